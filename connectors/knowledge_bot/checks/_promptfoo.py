@@ -13,7 +13,8 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NoReturn
+from dataclasses import dataclass
+from typing import Any, NamedTuple, NoReturn
 
 from pydantic import ValidationError
 
@@ -21,41 +22,45 @@ from knowledge_bot._extras import require
 from knowledge_bot.checks._questions import Expectation, Kind, Question, first_problem, question_of
 from knowledge_bot.errors import ConfigurationError
 
-# An assertion's name: the kind, and whether capitals matter.
-_ASSERTIONS: dict[str, tuple[Kind, bool]] = {
-    "contains": ("contains_all", True),
-    "icontains": ("contains_all", False),
-    "contains-any": ("contains_any", True),
-    "icontains-any": ("contains_any", False),
-    "contains-all": ("contains_all", True),
-    "icontains-all": ("contains_all", False),
-    "starts-with": ("starts_with", True),
-    "regex": ("matches", True),
-    "equals": ("equals", True),
-    "is-json": ("is_json", True),
-    "is-refusal": ("refuses", True),
-    "latency": ("latency", True),
-    "levenshtein": ("similar", True),
+
+class _Assertion(NamedTuple):
+    """How an assertion is judged here.
+
+    Attributes:
+        kind: the kind of expectation.
+        case_sensitive: whether capitals matter.
+        value: whether it has `one` value, `several`, or `none`.
+        unit: what 1 of its `threshold` is as the limit of the expectation; 0: it has none.
+        default: the threshold where it gives none; None: it must.
+    """
+
+    kind: Kind
+    case_sensitive: bool = True
+    value: str = "one"
+    unit: float = 0.0
+    default: float | None = None
+
+
+_ASSERTIONS = {
+    "contains": _Assertion("contains_all"),
+    "icontains": _Assertion("contains_all", case_sensitive=False),
+    "contains-any": _Assertion("contains_any", value="several"),
+    "icontains-any": _Assertion("contains_any", case_sensitive=False, value="several"),
+    "contains-all": _Assertion("contains_all", value="several"),
+    "icontains-all": _Assertion("contains_all", case_sensitive=False, value="several"),
+    "starts-with": _Assertion("starts_with"),
+    "regex": _Assertion("matches"),
+    "equals": _Assertion("equals"),
+    "is-json": _Assertion("is_json", value="none"),
+    "is-refusal": _Assertion("refuses", value="none"),
+    "latency": _Assertion("latency", value="none", unit=0.001),  # milliseconds
+    "levenshtein": _Assertion("similar", unit=1, default=5),
 }
-_WITHOUT_VALUE = ("is-json", "is-refusal", "latency")
-# What `threshold` stands for in ours, and its default: milliseconds, and edits.
-_LIMITS: dict[str, tuple[float, float | None]] = {"latency": (0.001, None), "levenshtein": (1, 5)}
-_OF_SEVERAL = ("contains-any", "icontains-any", "contains-all", "icontains-all")
 
 _KEYS_READ = ("prompts", "tests", "defaultTest")
 _KEYS_IGNORED = (
-    "$schema",
-    "commandLineOptions",
-    "description",
-    "env",
-    "evaluateOptions",
-    "metadata",
-    "outputPath",
-    "providers",
-    "sharing",
-    "tags",
-    "targets",
-    "writeLatestResults",
+    *("$schema", "commandLineOptions", "description", "env", "evaluateOptions", "metadata"),
+    *("outputPath", "providers", "sharing", "tags", "targets", "writeLatestResults"),
 )
 _KEYS_OF_A_TEST = ("vars", "assert", "description", "metadata", "options", "threshold")
 _KEYS_OF_AN_ASSERTION = ("type", "value", "metric", "weight", "threshold")
@@ -80,19 +85,62 @@ _PLACE = re.compile(r"\{\{-?(.*?)-?\}\}", re.DOTALL)
 # Vars with lists multiply; more questions than this are a mistake.
 _MOST = 100_000
 
-# Merged mappings (<<) that merge others in turn can multiply without end.
-_MOST_MERGES = 100_000
-
-Node = Any
-"""A node of PyYAML: a scalar, a sequence or a mapping, with its place in the file."""
-
-
 Reading = Callable[[str], str]
 """Returns the text of a file that a configuration names, or raises `ConfigurationError`."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """A text, a list or a mapping of a file, and where it stands."""
+
+    content: "str | list[_Node] | dict[str, _Node]"
+    where: str
+
+    def fail(self, problem: str) -> NoReturn:
+        raise ConfigurationError(f"{self.where}: {problem}")
+
+    def unread(self, what: str) -> "_UnreadError":
+        return _UnreadError(f"{what} is not read here", self)
+
+    @property
+    def is_empty(self) -> bool:
+        return self.content in ("", "null", "~")
+
+    def text(self, what: str) -> str:
+        if not isinstance(self.content, str):
+            self.fail(f"{what}: expected a text")
+        return self.content
+
+    def items(self, what: str) -> "list[_Node]":
+        if isinstance(self.content, str) and self.content.startswith("file://"):
+            self.fail(f"{what}: {self.content[:80]!r} names a file, which is not read here")
+        if not self.is_empty and not isinstance(self.content, list):
+            self.fail(f"{what}: expected a list")
+        return self.content if isinstance(self.content, list) else []
+
+    def one_or_several(self, what: str) -> "list[_Node]":
+        return [self] if isinstance(self.content, str) else self.items(what)
+
+    def fields(self, what: str) -> "dict[str, _Node]":
+        if not self.is_empty and not isinstance(self.content, dict):
+            self.fail(f"{what} is a mapping of names to values")
+        return self.content if isinstance(self.content, dict) else {}
+
+    def number(self, what: str) -> float:
+        try:
+            return float(self.text(what))
+        except ValueError:
+            return 0.0
+
+
+_NOTHING = _Node("", "")
+
+
 class _UnreadError(Exception):
-    """Something of a test is not read here. `str()` says what."""
+    """Something of a test is not read here. `str()` says what, and in which line."""
+
+    def __init__(self, problem: str, node: _Node) -> None:
+        super().__init__(f"{problem} ({node.where.rpartition(', ')[2]})")
 
 
 @contextlib.contextmanager
@@ -121,15 +169,263 @@ def read_promptfoo(text: str, name: str, reading: Reading) -> list[tuple[str, Qu
         ModuleNotFoundError: the extra `checks` is not installed.
     """
     require("A file of promptfoo", "checks", "yaml")
+    is_csv = name.lower().endswith(".csv")
+    root = _Node({"tests": _rows_of(text, name)}, name) if is_csv else _tree(text, name)
+    return _questions(root, reading)
+
+
+# Questions --------------------------------------------------------------------------------------
+
+
+def _questions(root: _Node, reading: Reading) -> list[tuple[str, Question]]:
+    given = root.fields("a configuration of promptfoo")
+    for key, node in given.items():
+        if key not in (*_KEYS_READ, *_KEYS_IGNORED):
+            node.fail(f"{key!r} is not read here; there are {', '.join(_KEYS_READ)}")
+    if "tests" not in given:
+        root.fail("there are no 'tests'")
+    prompts = _prompts(given.get("prompts", _NOTHING))
+    general: list[str] = []
+    default = _test(given.get("defaultTest", _NOTHING), general)
+    default_vars = _vars(default)
+    for key in ("evaluateOptions", "commandLineOptions"):
+        if "repeat" in (options := given.get(key, _NOTHING).fields(key)):
+            options["repeat"].fail(f"'repeat' of {key} is not read here: each test is asked once")
+    found: list[tuple[str, Question]] = []
+    ids = Counter[str]()
+    for node in _tests(given["tests"], reading):
+        for question in _asked(node, default, default_vars, prompts, general.copy()):
+            ids[question.id] += 1
+            if (count := ids[question.id]) > 1:  # tests of promptfoo have no ids, and may be alike
+                question = question.model_copy(update={"id": f"{question.id}-{count}"})  # noqa: PLW2901
+            found.append((node.where, question))
+            if len(found) > _MOST:
+                node.fail(f"the lists in 'vars' make more than {_MOST:,} questions")
+    return found
+
+
+def _asked(
+    node: _Node,
+    default: Mapping[str, _Node],
+    default_vars: Mapping[str, list[str]],
+    prompts: Sequence[tuple[_Node, str]],
+    problems: list[str],
+) -> Iterator[Question]:
+    """Yield the questions of a test: one for each prompt, and for each choice of its vars."""
+    test = _test(node, problems)
+    both = (default, test)
+    asserted = [one for each in both for one in each.get("assert", _NOTHING).items("assert")]
+    fresh = _is_fresh(both)
+    if not (asserted or fresh or problems):
+        node.fail("nothing is expected of the answer: the test has no 'assert'")
+    threshold = _threshold(test.get("threshold") or default.get("threshold"))
+    given = dict(default_vars)
+    with _noting(problems):
+        given |= _vars(test)
+    if empty := [name for name, values in given.items() if not values]:
+        node.fail(f"the var {empty[0]!r} has no value")
+    for chosen in itertools.product(*given.values()):
+        values = dict(zip(given, chosen, strict=True))
+        own, expectations = problems.copy(), []
+        for one in asserted:
+            with _noting(own):
+                expectations.append(_expectation(one, values))
+        for prompt, template in prompts or [(node, _default_prompt(node, values))]:
+            asked, unread = f"the test at {node.where}", own.copy()
+            with _noting(unread):
+                asked = _rendered(prompt, template, values).strip()
+            if unread:
+                why = "; ".join(dict.fromkeys(unread))
+                expectations = [Expectation(kind="unread", values=(why,))]
+            fields = {"ask": asked, "expectations": expectations, "fresh": fresh}
+            yield question_of({**fields, "threshold": threshold}, node.where)
+
+
+def _tests(node: _Node, reading: Reading) -> Iterator[_Node]:
+    """Yield the tests; those of a CSV file in place of its name."""
+    for one in node.one_or_several("tests"):
+        name = one.content.removeprefix("file://") if isinstance(one.content, str) else ""
+        if not name.lower().endswith(".csv"):
+            yield one
+            continue
+        try:
+            yield from _rows_of(reading(name), name).items("tests")
+        except ConfigurationError as error:
+            one.fail(str(error))
+
+
+def _prompts(node: _Node) -> list[tuple[_Node, str]]:
+    prompts = []
+    for one in [] if node is _NOTHING else node.one_or_several("prompts"):
+        raw = one
+        if isinstance(one.content, dict):
+            if "raw" not in one.content or "function" in one.content:
+                one.fail("a prompt is read here as a text, or as one in 'raw'")
+            raw = one.content["raw"]
+        text = raw.text("a prompt")
+        if _A_FILE.match(text.strip()):
+            raw.fail(f"{text[:80]!r} names a file; prompts are read here as texts")
+        prompts.append((raw, text))
+    return prompts
+
+
+def _default_prompt(node: _Node, values: Mapping[str, str]) -> str:
+    # promptfoo's default is {{prompt}}; a single var of another name is taken for it.
+    name = "prompt" if "prompt" in values or len(values) != 1 else next(iter(values))
+    if name not in values:
+        node.fail("there are no 'prompts', and no var 'prompt' to ask instead")
+    return f"{{{{{name}}}}}"
+
+
+def _test(node: _Node, problems: list[str]) -> dict[str, _Node]:
+    """Return the fields of a test, and note those that are not read."""
+    if node is not _NOTHING and isinstance(node.content, str):
+        node.fail(f"{node.content[:80]!r} names a file; tests are read here as they stand")
+    fields = node.fields("a test")
+    options = fields.get("options", _NOTHING).fields("options")
+    for what, given, read in (
+        ("{!r} of a test", fields, _KEYS_OF_A_TEST),
+        ("the option {!r}", options, _HARMLESS_OPTIONS),
+    ):
+        problems += [
+            str(one.unread(what.format(key))) for key, one in given.items() if key not in read
+        ]
+    return fields
+
+
+def _is_fresh(tests: Sequence[Mapping[str, _Node]]) -> bool:
+    """Return whether metadata, the later before the earlier, say that answers are fresh."""
+    merged: dict[str, _Node] = {}
+    for each in tests:
+        merged |= each.get("metadata", _NOTHING).fields("metadata")
+    node = merged.get("fresh", _Node("false", ""))
+    if node.content not in ("true", "false"):
+        node.fail("fresh: expected true or false")
+    return node.content == "true"
+
+
+def _threshold(node: _Node | None) -> float | None:
+    share = 0.0 if node is None else node.number("threshold")
+    if node is not None and not 0 <= share <= 1:
+        node.fail("threshold: expected a number from 0 to 1")
+    return share or None  # as promptfoo, which takes 0 for none
+
+
+def _vars(test: Mapping[str, _Node]) -> dict[str, list[str]]:
+    """Return the vars, each with the values it may have."""
+    found = dict[str, list[str]]()
+    for key, value in test.get("vars", _NOTHING).fields("vars").items():
+        what, texts = f"the var {key!r}", found.setdefault(key, [])
+        for one in value.one_or_several(what):
+            texts.append(text := one.text(what))
+            if text.startswith("file://"):
+                raise one.unread(f"{what}, which names a file,")
+            if "{{" in text or "{%" in text:
+                raise one.unread(f"{what}, a template itself,")
+    return found
+
+
+def _expectation(node: _Node, values: Mapping[str, str]) -> Expectation:
+    fields = node.fields("an assertion")
+    if "type" not in fields:
+        node.fail("an assertion has no 'type'")
+    named = fields["type"].text("the type of an assertion")
+    ours = _ASSERTIONS.get(named.removeprefix("not-"))
+    if ours is None:
+        raise fields["type"].unread(f"the assertion {named!r}")
+    for key, one in fields.items():
+        if key not in _KEYS_OF_AN_ASSERTION or (key == "threshold" and not ours.unit):
+            raise one.unread(f"{key!r} of the assertion {named!r}")
+    weight = fields["weight"].number("weight") if "weight" in fields else 1.0
+    if weight <= 0:
+        fields["weight"].fail("an assertion without weight expects nothing; leave it out")
+    limit = ours.default
+    if "threshold" in fields:
+        limit = ours.unit * fields["threshold"].number("threshold")
+    elif ours.unit and limit is None:
+        node.fail(f"the assertion {named!r} has no 'threshold'")
+    value = fields.get("value", node)
+    texts = _values(node, value, named, ours, values)
+    try:
+        return Expectation(
+            kind=ours.kind,
+            values=tuple(map(python_expression, texts) if ours.kind == "matches" else texts),
+            case_sensitive=ours.case_sensitive,
+            negated=named.startswith("not-"),
+            limit=limit,
+            weight=weight,
+        )
+    except ValidationError as error:
+        # The expression as the file has it, not as it was translated.
+        problem, of_expression, _ = first_problem(error).partition(" is not a regular expression")
+        shown = f"{texts[0]!r}{of_expression}" if of_expression else problem
+        value.fail(f"the assertion {named!r}: {shown}")
+    except ValueError as error:
+        raise _UnreadError(str(error), value) from None
+
+
+def _values(
+    node: _Node, value: _Node, named: str, ours: _Assertion, values: Mapping[str, str]
+) -> list[str]:
+    """Return the texts that an assertion compares with."""
+    if ours.value == "none":
+        if value is not node and value.content != "":
+            raise value.unread(f"a value of the assertion {named!r}")
+        return []
+    if value is node:
+        node.fail(f"the assertion {named!r} has no 'value'")
+    what, several = f"the value of {named!r}", ours.value == "several"
+    nodes = value.one_or_several(what) if several else [value]
+    texts = [_rendered(one, one.text(what), values) for one in nodes]
+    for one, text in zip(nodes, texts, strict=True):
+        if text.startswith(("file://", "package:")):
+            raise one.unread(f"{what}, which names a file,")
+    if several and isinstance(value.content, str):
+        texts = _separated(texts[0])
+    if not texts or not all(texts):
+        value.fail(f"{what} is empty")
+    return texts
+
+
+def _separated(text: str) -> list[str]:
+    """Cut a text at its commas, but not inside of double quotes, as promptfoo does."""
+    fields = re.findall(r'\s*(?:"((?:[^"\\]|\\.|"")*)"\s*(?=,|\Z)|([^,]+))', text)
+    return [
+        re.sub(r'\\(.)|""', lambda found: found[1] or '"', quoted) if quoted else plain.strip()
+        for quoted, plain in fields
+        if quoted or plain.strip()
+    ]
+
+
+def _rendered(node: _Node, template: str, values: Mapping[str, str]) -> str:
+    if "{%" in template or "{#" in template:
+        raise node.unread("a template with {% or {#")
+
+    def value(place: re.Match[str]) -> str:
+        name = place[1].strip()
+        if name not in values:
+            if name.isidentifier():
+                node.fail(f"{{{{{name}}}}} is not a var of the test")
+            raise node.unread(f"{{{{{name}}}}}, more than a var's name,")
+        return values[name]
+
+    return _PLACE.sub(value, template)
+
+
+# Files ------------------------------------------------------------------------------------------
+
+
+def _tree(text: str, name: str) -> _Node:
+    """Read YAML.
+
+    Raises:
+        ConfigurationError: it is none, or cannot be read here.
+    """
     import yaml
 
-    if name.lower().endswith(".csv"):
-        return _Reader(name, reading).questions(
-            _mapping({"tests": _tests_of_csv(text, name)}, name)
-        )
     try:
         # Without resolving: a time such as 9:30 stays a text, as in promptfoo's YAML 1.2.
-        root = yaml.compose(text, Loader=yaml.BaseLoader)
+        return _read(yaml.compose(text, Loader=yaml.BaseLoader), name, {})
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = "" if mark is None else f", line {mark.line + 1}"
@@ -142,433 +438,88 @@ def read_promptfoo(text: str, name: str, reading: Reading) -> list[tuple[str, Qu
         raise ConfigurationError(f"{name}: is not valid YAML: {error}") from None
     except RecursionError:
         raise ConfigurationError(f"{name}: is nested too deeply") from None
-    _check_tags(root, name)
-    return _Reader(name, reading).questions(root)
 
 
-def _check_tags(root: Node, name: str) -> None:
-    waiting, seen = [root], set[int]()
-    while waiting:
-        node = waiting.pop()
-        if node is None or id(node) in seen:
-            continue
-        seen.add(id(node))
-        if node.tag and node.tag.startswith(("!", "tag:yaml.org,2002:python/")):
-            where = f"{name}, line {node.start_mark.line + 1}"
-            raise ConfigurationError(f"{where}: the tag {node.tag[:80]!r} is not read here")
-        if _is_mapping(node):
-            waiting += [each for pair in node.value for each in pair]
-        elif not _is_scalar(node):
-            waiting += node.value
-
-
-class _Reader:
-    def __init__(self, name: str, reading: Reading) -> None:
-        self._name, self._reading = name, reading
-        self._merges = 0
-
-    def questions(self, root: Node) -> list[tuple[str, Question]]:
-        given = self._fields(root, "a configuration of promptfoo")
-        for key, node in given.items():
-            if key not in (*_KEYS_READ, *_KEYS_IGNORED):
-                self._fail(node, f"{key!r} is not read here; there are {', '.join(_KEYS_READ)}")
-        if "tests" not in given:
-            self._fail(root, "there are no 'tests'")
-        prompts = self._prompts(given["prompts"]) if "prompts" in given else []
-        general: list[str] = []
-        default = self._test(given["defaultTest"], general) if "defaultTest" in given else {}
-        default_vars = self._vars(default.get("vars"))
-        self._check_repeats(given)
-        found: list[tuple[str, Question]] = []
-        ids = Counter[str]()
-        for node in self._tests(given["tests"]):
-            several = self._asked(node, default, default_vars, prompts, general.copy())
-            for question in several:
-                found.append((self._where(node), _with_a_unique_id(question, ids)))
-                if len(found) > _MOST:
-                    self._fail(node, f"the lists in 'vars' make more than {_MOST:,} questions")
-        return found
-
-    def _asked(
-        self,
-        node: Node,
-        default: Mapping[str, Node],
-        default_vars: Mapping[str, list[str]],
-        prompts: Sequence[tuple[Node, str]],
-        problems: list[str],
-    ) -> Iterator[Question]:
-        """Yield the questions of a test: one for each prompt, and for each choice of its vars."""
-        test = self._test(node, problems)
-        asserted = [
-            *self._items(default.get("assert"), "assert"),
-            *self._items(test.get("assert"), "assert"),
-        ]
-        fresh = self._is_fresh(default.get("metadata"), test.get("metadata"))
-        if not (asserted or fresh or problems):
-            self._fail(node, "nothing is expected of the answer: the test has no 'assert'")
-        threshold = self._threshold(test.get("threshold") or default.get("threshold"))
-        given = dict(default_vars)
-        with _noting(problems):
-            given |= self._vars(test.get("vars"))
-        for values in self._combined(node, given):
-            own, expectations = problems.copy(), []
-            for one in asserted:
-                with _noting(own):
-                    expectations.append(self._expectation(one, values))
-            for prompt, template in prompts or [(node, self._default_prompt(node, values))]:
-                asked, unread = f"the test at {self._where(node)}", own.copy()
-                with _noting(unread):
-                    asked = self._rendered(prompt, template, values).strip()
-                if unread:
-                    why = "; ".join(dict.fromkeys(unread))
-                    expectations = [Expectation(kind="unread", values=(why,))]
-                fields = {"ask": asked, "expectations": expectations, "fresh": fresh}
-                yield question_of({**fields, "threshold": threshold}, self._where(node))
-
-    def _tests(self, node: Node) -> Iterator[Node]:
-        """Yield the tests; those of a CSV file in place of its name."""
-        for one in [node] if _is_scalar(node) else self._items(node, "tests"):
-            name = self._text(one, "tests").removeprefix("file://") if _is_scalar(one) else ""
-            if not name.lower().endswith(".csv"):
-                yield one
-                continue
-            try:
-                yield from _tests_of_csv(self._reading(name), name).value
-            except ConfigurationError as error:
-                self._fail(one, str(error))
-
-    def _threshold(self, node: Node) -> float | None:
-        if node is None:
-            return None
-        share = _number(self._text(node, "threshold"))
-        if not 0 <= share <= 1:
-            self._fail(node, "threshold: expected a number from 0 to 1")
-        return share or None  # as promptfoo, which takes 0 for none
-
-    def _check_repeats(self, given: Mapping[str, Node]) -> None:
-        for key in ("evaluateOptions", "commandLineOptions"):
-            node = self._fields(given.get(key), key).get("repeat")
-            if node is not None:
-                self._fail(node, f"'repeat' of {key} is not read here: each test is asked once")
-
-    def _prompts(self, node: Node) -> list[tuple[Node, str]]:
-        prompts = []
-        for one in [node] if _is_scalar(node) else self._items(node, "prompts"):
-            raw = one
-            if _is_mapping(one):
-                fields = self._fields(one, "a prompt")
-                if "raw" not in fields or "function" in fields:
-                    self._fail(one, "a prompt is read here as a text, or as one in 'raw'")
-                raw = fields["raw"]
-            text = self._text(raw, "a prompt")
-            if _A_FILE.match(text.strip()):
-                self._fail(raw, f"{text[:80]!r} names a file; prompts are read here as texts")
-            prompts.append((raw, text))
-        return prompts
-
-    def _default_prompt(self, node: Node, values: Mapping[str, str]) -> str:
-        # promptfoo's default is {{prompt}}; a single var of another name is taken for it.
-        name = "prompt" if "prompt" in values or len(values) != 1 else next(iter(values))
-        if name not in values:
-            self._fail(node, "there are no 'prompts', and no var 'prompt' to ask instead")
-        return f"{{{{{name}}}}}"
-
-    def _test(self, node: Node, problems: list[str]) -> dict[str, Node]:
-        """Return the fields of a test, and note those that are not read."""
-        if _is_scalar(node):
-            self._fail(
-                node,
-                f"{self._text(node, '')[:80]!r} names a file; tests are read here as they stand",
-            )
-        fields = self._fields(node, "a test")
-        for key, value in fields.items():
-            if key not in _KEYS_OF_A_TEST:
-                problems.append(self._unread(value, f"{key!r} of a test"))
-        for key, value in self._fields(fields.get("options"), "options").items():
-            if key not in _HARMLESS_OPTIONS:
-                problems.append(self._unread(value, f"the option {key!r}"))
-        return fields
-
-    def _is_fresh(self, *given: Node) -> bool:
-        """Return whether metadata, the later before the earlier, say that answers are fresh."""
-        merged: dict[str, Node] = {}
-        for node in given:
-            merged.update(self._fields(node, "metadata"))
-        if "fresh" not in merged:
-            return False
-        text = self._text(merged["fresh"], "fresh")
-        if text not in ("true", "false"):
-            self._fail(merged["fresh"], "fresh: expected true or false")
-        return text == "true"
-
-    def _vars(self, node: Node) -> dict[str, list[str]]:
-        """Return the vars, each with the values it may have."""
-        found = {}
-        for key, value in self._fields(node, "vars").items():
-            nodes = [value] if _is_scalar(value) else self._items(value, f"the var {key!r}")
-            found[key] = [self._text(one, f"the var {key!r}") for one in nodes]
-            for one, text in zip(nodes, found[key], strict=True):
-                if text.startswith("file://"):
-                    raise _UnreadError(self._unread(one, f"the var {key!r}, which names a file,"))
-                if "{{" in text or "{%" in text:
-                    raise _UnreadError(self._unread(one, f"the var {key!r}, a template itself,"))
-        return found
-
-    def _combined(self, node: Node, given: Mapping[str, Sequence[str]]) -> Iterator[dict[str, str]]:
-        if empty := [name for name, values in given.items() if not values]:
-            self._fail(node, f"the var {empty[0]!r} has no value")
-        for values in itertools.product(*given.values()):
-            yield dict(zip(given, values, strict=True))
-
-    def _expectation(self, node: Node, values: Mapping[str, str]) -> Expectation:
-        fields = self._fields(node, "an assertion")
-        if "type" not in fields:
-            self._fail(node, "an assertion has no 'type'")
-        named = self._text(fields["type"], "the type of an assertion")
-        name = named.removeprefix("not-")
-        if name not in _ASSERTIONS:
-            raise _UnreadError(self._unread(fields["type"], f"the assertion {named!r}"))
-        for key, value in fields.items():
-            if key not in _KEYS_OF_AN_ASSERTION or (key == "threshold" and name not in _LIMITS):
-                raise _UnreadError(self._unread(value, f"{key!r} of the assertion {named!r}"))
-        weight = _number(self._text(fields["weight"], "weight")) if "weight" in fields else 1.0
-        if weight <= 0:
-            self._fail(
-                fields["weight"], "an assertion without weight expects nothing; leave it out"
-            )
-        texts = self._texts_of(node, named, fields, values)
-        kind, case_sensitive = _ASSERTIONS[name]
-        limit = self._limit(node, name, fields)
-        try:
-            return Expectation(
-                kind=kind,
-                values=tuple(map(python_expression, texts)) if kind == "matches" else tuple(texts),
-                case_sensitive=case_sensitive,
-                negated=named != name,
-                limit=limit,
-                weight=weight,
-            )
-        except ValidationError as error:
-            # The expression as the file has it, not as it was translated.
-            problem, of_expression, _ = first_problem(error).partition(
-                " is not a regular expression"
-            )
-            shown = f"{texts[0]!r}{of_expression}" if of_expression else problem
-            self._fail(fields.get("value", node), f"the assertion {named!r}: {shown}")
-        except ValueError as error:
-            raise _UnreadError(self._at(fields["value"], str(error))) from None
-
-    def _texts_of(
-        self, node: Node, named: str, fields: Mapping[str, Node], values: Mapping[str, str]
-    ) -> list[str]:
-        name, value = named.removeprefix("not-"), fields.get("value")
-        if name not in _WITHOUT_VALUE:
-            if value is None:
-                self._fail(node, f"the assertion {named!r} has no 'value'")
-            return self._values(value, name, values)
-        if value is not None and not (_is_scalar(value) and value.value == ""):
-            raise _UnreadError(self._unread(value, f"a value of the assertion {named!r}"))
-        return []
-
-    def _limit(self, node: Node, name: str, fields: Mapping[str, Node]) -> float | None:
-        if name not in _LIMITS:
-            return None
-        factor, default = _LIMITS[name]
-        if "threshold" in fields:
-            return factor * _number(self._text(fields["threshold"], "threshold"))
-        if default is None:
-            self._fail(node, f"the assertion {name!r} has no 'threshold'")
-        return default
-
-    def _values(self, node: Node, name: str, values: Mapping[str, str]) -> list[str]:
-        what = f"the value of {name!r}"
-        several = name in _OF_SEVERAL
-        nodes = self._items(node, what) if several and not _is_scalar(node) else [node]
-        texts = [self._rendered(one, self._text(one, what), values) for one in nodes]
-        for one, text in zip(nodes, texts, strict=True):
-            if text.startswith(("file://", "package:")):
-                raise _UnreadError(self._unread(one, f"{what}, which names a file,"))
-        if several and _is_scalar(node):
-            texts = _separated(texts[0])
-        if not texts or not all(texts):
-            self._fail(node, f"{what} is empty")
-        return texts
-
-    def _rendered(self, node: Node, template: str, values: Mapping[str, str]) -> str:
-        if "{%" in template or "{#" in template:
-            raise _UnreadError(self._unread(node, "a template with {% or {#"))
-
-        def value(place: re.Match[str]) -> str:
-            name = place[1].strip()
-            if name not in values:
-                is_name = name.isidentifier()
-                problem = "not a var of the test" if is_name else "more than a var's name"
-                if is_name:
-                    self._fail(node, f"{{{{{name}}}}} is {problem}")
-                raise _UnreadError(self._unread(node, f"{{{{{name}}}}}, {problem},"))
-            return values[name]
-
-        return _PLACE.sub(value, template)
-
-    # Nodes
-
-    def _fields(self, node: Node, what: str) -> dict[str, Node]:
-        if node is None or (_is_scalar(node) and node.value in ("", "null", "~")):
-            return {}
-        if not _is_mapping(node):
-            self._fail(node, f"{what} is a mapping of names to values")
-        found: dict[str, Node] = {}
-        merged: dict[str, Node] = {}
-        for key, value in node.value:
-            name = self._text(key, "a name")
-            if name == "<<":
-                for one in [value] if _is_mapping(value) else self._items(value, "<<"):
-                    self._merges += 1
-                    if one is node:
-                        self._fail(key, "a mapping is merged into itself")
-                    if self._merges > _MOST_MERGES:
-                        self._fail(key, f"mappings are merged more than {_MOST_MERGES:,} times")
-                    merged = {**self._fields(one, "what is merged"), **merged}
-            elif name in found:
-                self._fail(key, f"{name!r} appears twice in a mapping")
-            else:
-                found[name] = value
-        return {**merged, **found}
-
-    def _items(self, node: Node, what: str) -> list[Node]:
-        if node is None or (_is_scalar(node) and node.value in ("", "null", "~")):
-            return []
-        if _is_scalar(node) and node.value.startswith("file://"):
-            self._fail(node, f"{what}: {node.value[:80]!r} names a file, which is not read here")
-        if not isinstance(node.value, list) or _is_mapping(node):
-            self._fail(node, f"{what}: expected a list")
-        items: list[Node] = node.value
-        return items
-
-    def _text(self, node: Node, what: str) -> str:
-        if not _is_scalar(node):
-            self._fail(node, f"{what}: expected a text")
+def _read(node: Any, name: str, known: dict[int, _Node | None]) -> _Node:
+    """Read a node of PyYAML; each is read once, however often it is named or merged."""
+    if node is None:
+        return _Node("", name)
+    where = f"{name}, line {node.start_mark.line + 1}"
+    if id(node) in known:
+        if (before := known[id(node)]) is None:
+            raise ConfigurationError(f"{where}: holds itself")
+        return before
+    known[id(node)] = None
+    if node.tag and node.tag.startswith(("!", "tag:yaml.org,2002:python/")):
+        raise ConfigurationError(f"{where}: the tag {node.tag[:80]!r} is not read here")
+    if node.id == "scalar":
         # A character beyond 16 bits, as JSON escapes it, comes in two halves.
-        return str(node.value).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-    def _where(self, node: Node) -> str:
-        if not node:
-            return self._name
-        name = node.start_mark.name if node.start_mark.name.endswith(".csv") else self._name
-        return f"{name}, line {node.start_mark.line + 1}"
-
-    def _unread(self, node: Node, what: str) -> str:
-        return self._at(node, f"{what} is not read here")
-
-    def _at(self, node: Node, problem: str) -> str:
-        return f"{problem} (line {node.start_mark.line + 1})"
-
-    def _fail(self, node: Node, problem: str) -> NoReturn:
-        raise ConfigurationError(f"{self._where(node)}: {problem}")
+        text = str(node.value).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        found = _Node(text, where)
+    elif node.id == "sequence":
+        found = _Node([_read(each, name, known) for each in node.value], where)
+    else:
+        pairs = [(_read(key, name, known), _read(one, name, known)) for key, one in node.value]
+        found = _Node(_merged(pairs), where)
+    known[id(node)] = found
+    return found
 
 
-def _tests_of_csv(text: str, name: str) -> Node:
-    """Return the tests of a file with a row for each, as nodes: its columns are vars.
+def _merged(pairs: Sequence[tuple[_Node, _Node]]) -> dict[str, _Node]:
+    """Return a mapping; what is merged into it with `<<` gives way."""
+    own, merged = dict[str, _Node](), dict[str, _Node]()
+    for key, value in pairs:
+        name = key.text("a name")
+        if name == "<<":
+            for one in [value] if isinstance(value.content, dict) else value.items("<<"):
+                merged = {**one.fields("what is merged"), **merged}
+        elif name in own:
+            key.fail(f"{name!r} appears twice in a mapping")
+        else:
+            own[name] = value
+    return {**merged, **own}
+
+
+def _rows_of(text: str, name: str) -> _Node:
+    """Return the tests of a file with a row for each: its columns are vars.
 
     Raises:
         ConfigurationError: it is not CSV.
     """
-    tests = list[Node]()
     rows = csv.DictReader(io.StringIO(text, newline=""), strict=True)
     try:
-        tests += [_test_of_row(row, name, rows.line_num - 1) for row in rows]
+        return _Node([_test_of(row, f"{name}, line {rows.line_num}") for row in rows], name)
     except csv.Error as error:
         raise ConfigurationError(f"{name}, line {rows.line_num}: is not CSV: {error}") from None
-    return _sequence(tests, name)
 
 
-def _test_of_row(row: Mapping[str | None, Any], name: str, line: int) -> Node:
-    texts, assertions, test = dict[str, Any](), [], dict[str, Any]()
+def _test_of(row: Mapping[str | None, Any], where: str) -> _Node:
+    texts, asserted, test = dict[str, _Node](), list[_Node](), dict[str, _Node]()
     for column, value in row.items():
         if column is None or value is None:
-            raise ConfigurationError(
-                f"{name}, line {line + 1}: has not as many columns as the head"
-            )
-        column = column.strip()  # noqa: PLW2901 - as promptfoo does
-        if re.fullmatch(r"__expected\d*", column):
-            if value.strip():
-                assertions.append(_mapping(_assertion_of(value.strip()), name, line))
-        elif column == "__threshold":
-            if value.strip():
-                test["threshold"] = value
-        elif not column.startswith("__"):
-            texts[column] = value
-        elif column.partition(":")[0] not in _COLUMNS_IGNORED and value.strip():
-            test[column] = value
-    test |= {"vars": _mapping(texts, name, line), "assert": _sequence(assertions, name, line)}
-    return _mapping(test, name, line)
+            raise ConfigurationError(f"{where}: has not as many columns as the head")
+        name, node = column.strip(), _Node(value, where)
+        if not name.startswith("__"):
+            texts[name] = node
+        elif not value.strip() or name.partition(":")[0] in _COLUMNS_IGNORED:
+            continue
+        elif re.fullmatch(r"__expected\d*", name):
+            asserted.append(_assertion_of(value.strip(), where))
+        else:
+            test["threshold" if name == "__threshold" else name] = node
+    return _Node({**test, "vars": _Node(texts, where), "assert": _Node(asserted, where)}, where)
 
 
-def _assertion_of(text: str) -> dict[str, Any]:
+def _assertion_of(text: str, where: str) -> _Node:
     found = _EXPECTED.fullmatch(text)
     kind = found["type"] if found else ""
-    if found is None or kind.removeprefix("not-") not in (*_ASSERTIONS, *_ALSO_IN_CSV):
-        return {"type": "equals", "value": text}
-    given = {"type": kind, "value": found["value"], "threshold": found["threshold"]}
-    return {key: value.strip() for key, value in given.items() if value}
+    given: dict[str, str | None] = {"type": "equals", "value": text}
+    if found and kind.removeprefix("not-") in (*_ASSERTIONS, *_ALSO_IN_CSV):
+        given = {"type": kind, "value": found["value"], "threshold": found["threshold"]}
+    return _Node({key: _Node(one.strip(), where) for key, one in given.items() if one}, where)
 
 
-def _mapping(fields: Mapping[str, Any], name: str, line: int = 0) -> Node:
-    import yaml
-
-    pairs = [(_scalar(key, name, line), _node(one, name, line)) for key, one in fields.items()]
-    return yaml.MappingNode("", pairs, start_mark=yaml.Mark(name, 0, line, 0, None, 0))
-
-
-def _sequence(nodes: list[Node], name: str, line: int = 0) -> Node:
-    import yaml
-
-    return yaml.SequenceNode("", nodes, start_mark=yaml.Mark(name, 0, line, 0, None, 0))
-
-
-def _node(value: Any, name: str, line: int) -> Node:
-    return _scalar(value, name, line) if isinstance(value, str) else value
-
-
-def _scalar(text: str, name: str, line: int) -> Node:
-    import yaml
-
-    return yaml.ScalarNode("", text, start_mark=yaml.Mark(name, 0, line, 0, None, 0))
-
-
-def _with_a_unique_id(question: Question, ids: "Counter[str]") -> Question:
-    """Return a question with an id of its own: tests of promptfoo have none."""
-    ids[question.id] += 1
-    count = ids[question.id]
-    if count == 1:
-        return question
-    return question.model_copy(update={"id": f"{question.id}-{count}"})
-
-
-def _is_scalar(node: Node) -> bool:
-    return node is not None and node.id == "scalar"
-
-
-def _is_mapping(node: Node) -> bool:
-    return node is not None and node.id == "mapping"
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return 0.0
-
-
-def _separated(text: str) -> list[str]:
-    """Cut a text at its commas, but not inside of double quotes, as promptfoo does."""
-    fields = re.findall(r'\s*(?:"((?:[^"\\]|\\.|"")*)"\s*(?=,|\Z)|([^,]+))', text)
-    return [
-        re.sub(r'\\(.)|""', lambda found: found[1] or '"', quoted) if quoted else plain.strip()
-        for quoted, plain in fields
-        if quoted or plain.strip()
-    ]
-
+# Regular expressions ----------------------------------------------------------------------------
 
 # A set of characters, an escape, a repetition, or any other character of an expression.
 _PIECE = re.compile(r"\[\^?(?:\\.|[^\]\\])*\]|\\.|\{\d+(?:,\d*)?\}|.", re.DOTALL)

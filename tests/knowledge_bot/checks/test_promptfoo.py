@@ -318,7 +318,7 @@ def test_a_row_with_too_few_columns_is_named(written):
 
 
 def test_a_mapping_that_is_merged_into_itself_ends(written):
-    with pytest.raises(ConfigurationError, match="merged into itself"):
+    with pytest.raises(ConfigurationError, match="holds itself"):
         load_questions(written("p.yaml", "a: &a\n  <<: *a\ntests: []\n<<: *a\n"))
 
 
@@ -355,9 +355,8 @@ def test_what_would_change_the_questions_is_named(written, more, expected):
 
 
 @pytest.mark.timeout(20)
-def test_mappings_that_merge_mappings_without_end_are_refused(written):
+def test_mappings_that_merge_mappings_are_each_read_once(written):
     lines = ["tests:", "  - &m0 {vars: {question: a}, assert: [{type: equals, value: b}]}"]
     lines += [f"  - &m{n}\n    <<: [*m{n - 1}, *m{n - 1}]" for n in range(1, 40)]
     text = "prompts: ['{{question}}']\n" + "\n".join(lines)
-    with pytest.raises(ConfigurationError, match="mappings are merged more than 100,000 times"):
-        load_questions(written("q.yaml", text))
+    assert len(load_questions(written("q.yaml", text))) == 40
