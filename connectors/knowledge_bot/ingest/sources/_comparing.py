@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from knowledge_bot._endpoints import check_number
 from knowledge_bot.errors import ConfigurationError
@@ -20,8 +20,6 @@ from knowledge_bot.ingest.sources._documents import (
 )
 
 if TYPE_CHECKING:
-    import re
-
     from knowledge_bot.ingest.sources._pages import Compare, Memory, PageReader
 
 # Bytes that are read of a page.
@@ -39,8 +37,8 @@ def compared(
     allow_private: bool,
     ignore: str | None,
     reread: bool,
-) -> "Found | Compared":
-    """Return the pages of a list, with a version for each.
+) -> Found:
+    """Return the pages of a list, each with a version once it was read.
 
     Args:
         found: the list.
@@ -64,64 +62,32 @@ def compared(
         return found
     # The addresses in the caller's own file or list are as good as given by the caller.
     named_by = dated_by if dated_by is not None and is_web_address(dated_by) else ""
-    return Compared(found, compare, rate, named_by, allow_private, pattern, reread)
 
-
-@dataclass(frozen=True)
-class Compared:
-    """The pages of a list, each read to see whether it changed.
-
-    Attributes:
-        found: the list.
-        compare: what the version of a page is made of.
-        rate: the most requests per second.
-    """
-
-    found: Found
-    compare: "Compare"
-    rate: float
-    _named_by: str
-    _allow_private: bool
-    _ignore: "re.Pattern[str] | None"
-    _reread: bool
-    _memory: "Memory | None" = None
-
-    @property
-    def origin(self) -> str | None:
-        """The list's name in the ledger."""
-        return self.found.origin
-
-    def named(self, origin: str) -> "Compared":
-        """Return the same pages under another name of their origin."""
-        return replace(self, found=self.found.named(origin))
-
-    def remembering(self, memory: "Memory") -> "Compared":
-        """Return the same pages, compared with what a memory holds of them."""
-        return replace(self, _memory=memory)
-
-    def __iter__(self) -> Iterator[WebPage | Skipped]:
+    def read(items: Iterator[Any], memory: "Memory | None") -> Iterator[Any]:
         from knowledge_bot.ingest.sources._fetching import PoliteFetcher
         from knowledge_bot.ingest.sources._pages import PageReader
 
-        fetcher = PoliteFetcher(self._named_by, self.rate, allow_private=self._allow_private)
+        fetcher = PoliteFetcher(named_by, rate, allow_private=allow_private)
         reader = PageReader(
             fetcher,
-            compare=self.compare,
-            memory=self._memory,
+            compare=compare,
+            memory=memory,
             largest=_LARGEST,
             documents=None,
-            ignore=self._ignore,
-            reread=self._reread,
+            ignore=pattern,
+            reread=reread,
         )
         unanswered = Counter[str]()
         with closing(fetcher):
-            for item in self.found:
+            for item in items:
                 if isinstance(item, WebPage):
-                    if not self._named_by:
+                    if not named_by:
                         fetcher.begin_at(item.url)
                     yield _compared(item, reader, unanswered)
                 else:
                     yield item
+
+    return replace(found, compare=read)
 
 
 def _compared(page: WebPage, reader: "PageReader", unanswered: Counter[str]) -> WebPage | Skipped:

@@ -7,13 +7,16 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urlsplit
 
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._listings import Skipped
 from knowledge_bot_web.errors import FetchError
 from knowledge_bot_web.inflating import inflated
+
+if TYPE_CHECKING:
+    from knowledge_bot.ingest.sources._pages import Memory
 
 TOO_LARGE = 50 * 1024 * 1024
 """Most bytes of a document, unpacked: sitemaps.org, protocol, "Using Sitemap index files"."""
@@ -38,27 +41,33 @@ class Found:
         origin: the source's name in the ledger; None if it does not yield all its items.
         local_keys: whether keys are unique within the source only, as those of a table's rows are;
             then they are prefixed with the origin.
+        compare: compares pages with what a memory holds of them; None: they are taken as listed.
     """
 
     take: Callable[[], Iterator[Any]]
     origin: str | None
     local_keys: bool = False
+    compare: "Callable[[Iterator[Any], Memory | None], Iterator[Any]] | None" = None
+    _memory: "Memory | None" = None
 
     def named(self, origin: str) -> "Found":
         """Return the same items under another name of their origin."""
         return replace(self, origin=origin)
 
-    def __iter__(self) -> Iterator[Any]:
-        if self.origin is None or not self.local_keys:
-            return self.take()
-        return self._with_origin(self.origin)
+    def remembering(self, memory: "Memory") -> "Found":
+        """Return the same items, pages among them compared with what a memory holds of them."""
+        return replace(self, _memory=memory)
 
-    def _with_origin(self, origin: str) -> Iterator[Any]:
-        for item in self.take():
-            if isinstance(item, Skipped):
-                yield item
-            else:
-                yield item.model_copy(update={"key": f"{origin}/{item.identity}"})
+    def __iter__(self) -> Iterator[Any]:
+        items = self.take() if self.compare is None else self.compare(self.take(), self._memory)
+        if self.origin is None or not self.local_keys:
+            return items
+        return (self._with_origin(item) for item in items)
+
+    def _with_origin(self, item: Any) -> Any:
+        if not isinstance(item, Skipped):
+            return item.model_copy(update={"key": f"{self.origin}/{item.identity}"})
+        return replace(item, name=f"{self.origin}/{item.name}") if item.gone else item
 
 
 def once(items: Iterator[Any], what: str) -> Callable[[], Iterator[Any]]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from knowledge_bot.ingest._items import WebPage
 from knowledge_bot.ingest._listings import Skipped
-from knowledge_bot.ingest.sources._comparing import Compared, compared
+from knowledge_bot.ingest.sources._comparing import compared
 from knowledge_bot.ingest.sources._documents import (
     Found,
     UnreadableError,
@@ -28,7 +28,7 @@ def from_feed(
     reread: bool = False,
     rate: float = 2.0,
     allow_private: bool = False,
-) -> Found | Compared:
+) -> Found:
     """Find the pages that a feed links to, in its order.
 
     A page is named by its title. The feed is fetched without the API key. One over 50 MiB, or with

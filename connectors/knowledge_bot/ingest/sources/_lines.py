@@ -13,7 +13,7 @@ from pydantic_core import from_json
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._items import File, Text, WebPage
 from knowledge_bot.ingest._listings import Skipped
-from knowledge_bot.ingest.sources._comparing import Compared, compared
+from knowledge_bot.ingest.sources._comparing import compared
 from knowledge_bot.ingest.sources._documents import Found, is_web_address, once, skipped_address
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def from_urls(
     reread: bool = False,
     rate: float = 2.0,
     allow_private: bool = False,
-) -> Found | Compared:
+) -> Found:
     """Find the pages of a list with one address per line; a page is named by its address.
 
     Empty lines and lines that begin with `#` are left out.

@@ -134,52 +134,46 @@ def from_site(
     origin = start
     if including:  # the same site with other patterns is another origin
         origin = f"{start} [{' '.join(sorted(including))}]"
-    bounds = _Bounds(depth, pages, seconds, page_bytes, total_bytes, rate)
     return Site(
-        origin,
-        start,
-        bounds,
-        compare,
-        pattern_of(ignore),
-        reread,
-        sitemaps,
-        matching(including, "include"),
-        matching(excluding),
-        allow_private,
-        tuple((each["name"], each["value"]) for each in header_list(headers or ())),
+        origin=origin,
+        start=start,
+        depth=depth,
+        pages=pages,
+        compare=compare,
+        ignore=pattern_of(ignore),
+        reread=reread,
+        sitemaps=sitemaps,
+        rate=rate,
+        seconds=seconds,
+        page_bytes=page_bytes,
+        total_bytes=total_bytes,
+        _included=matching(including, "include"),
+        _excluded=matching(excluding),
+        _allow_private=allow_private,
+        _headers=tuple((each["name"], each["value"]) for each in header_list(headers or ())),
     )
 
 
-class _Bounds(NamedTuple):
-    depth: int
-    pages: int
-    seconds: float
-    page_bytes: int
-    total_bytes: int
-    rate: float
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Site:
-    """The pages of a site; `from_site` makes it. Each iteration crawls it again.
+    """The pages of a site; `from_site` makes it, and explains what it holds.
 
-    Attributes:
-        origin: the site's name in the ledger.
-        start: the address to begin with.
-        bounds: how much is read at most.
-        compare: what the version of a page is made of.
-        ignore: what does not count in it.
-        reread: whether all pages are read.
-        sitemaps: whether the pages of sitemaps are taken.
+    Each iteration crawls it again. `origin` is its name in the ledger, `start` the address to begin
+    with.
     """
 
     origin: str
     start: str
-    bounds: _Bounds
+    depth: int
+    pages: int
     compare: "Compare"
     ignore: "re.Pattern[str] | None"
     reread: bool
     sitemaps: bool
+    rate: float
+    seconds: float
+    page_bytes: int
+    total_bytes: int
     _included: Callable[[str], bool] | None
     _excluded: Callable[[str], bool] | None
     _allow_private: bool
@@ -218,16 +212,13 @@ class Site:
         from knowledge_bot.ingest.sources._pages import PageReader
 
         fetcher = PoliteFetcher(
-            self.start,
-            self.bounds.rate,
-            allow_private=self._allow_private,
-            headers=self._headers,
+            self.start, self.rate, allow_private=self._allow_private, headers=self._headers
         )
         reader = PageReader(
             fetcher,
             compare=self.compare,
             memory=self._memory,
-            largest=self.bounds.page_bytes,
+            largest=self.page_bytes,
             documents=_DOCUMENTS,
             ignore=self.ignore,
             reread=self.reread,
@@ -283,8 +274,7 @@ class _Crawl:
     """
 
     def __init__(self, of: Site, fetcher: "PoliteFetcher", reader: "PageReader") -> None:
-        self._site, self._bounds = of, of.bounds
-        self._fetcher, self._reader = fetcher, reader
+        self._site, self._fetcher, self._reader = of, fetcher, reader
         self._robots = Robots(b"", "")
         self._host, self._scheme = "", ""
         self._waiting: deque[_Entry] = deque()
@@ -322,11 +312,11 @@ class _Crawl:
                 ", ".join(self._always[:_NAMED]),
             )
         if self._waiting or self._more:
-            reason = self._bound() or f"{self._bounds.pages} addresses are read"
+            reason = self._bound() or f"{self._site.pages} addresses are read"
             logger.warning("The crawl of %s ended early: %s; there are more", start, reason)
             yield Skipped(start, f"the crawl ended early: {reason}; there are more", partial=True)
         elif self._deeper:
-            yield Skipped(start, f"pages more than {self._bounds.depth} links away were not read")
+            yield Skipped(start, f"pages more than {self._site.depth} links away were not read")
 
     # One address ----------------------------------------------------------------------------------
 
@@ -410,7 +400,7 @@ class _Crawl:
         known, copies = page.known, 0
         other = self._on_site(known.canonical or "") or ""
         if page.cut and not page.is_document:
-            reason = f"it is larger than page_bytes, {self._bounds.page_bytes:,} bytes"
+            reason = f"it is larger than page_bytes, {self._site.page_bytes:,} bytes"
             yield from self._unread(entry, reason, "", failed=True)
         elif known.noindex:
             yield Skipped(entry.url, "it asks not to be indexed", gone="excluded")
@@ -471,11 +461,11 @@ class _Crawl:
         hashed = _hashed(url)
         if hashed in self._seen:
             return
-        if entry.depth > self._bounds.depth:
+        if entry.depth > self._site.depth:
             self._deeper = True
             return
         reason = self._refused(url)
-        if not at_once and self._read + len(self._waiting) >= self._bounds.pages:
+        if not at_once and self._read + len(self._waiting) >= self._site.pages:
             self._more = self._more or not reason
             return
         self._seen.add(hashed)
@@ -503,11 +493,11 @@ class _Crawl:
 
     def _bound(self) -> str:
         """Return which bound was reached; empty if none was."""
-        if self._read >= self._bounds.pages:
+        if self._read >= self._site.pages:
             return f"{self._read:,} addresses were read"
-        if monotonic() - self._began >= self._bounds.seconds:
-            return f"it took {self._bounds.seconds:g} seconds"
-        if self._fetcher.received >= self._bounds.total_bytes:
+        if monotonic() - self._began >= self._site.seconds:
+            return f"it took {self._site.seconds:g} seconds"
+        if self._fetcher.received >= self._site.total_bytes:
             return f"{self._fetcher.received:,} bytes were read"
         return ""
 
@@ -542,13 +532,13 @@ class _Crawl:
                 asked,
                 _LONGEST_DELAY,
             )
-        self._fetcher.interval = max(1 / self._bounds.rate, min(asked, _LONGEST_DELAY))
+        self._fetcher.interval = max(1 / self._site.rate, min(asked, _LONGEST_DELAY))
         return True
 
     def _read_sitemaps(self, url: str) -> Generator[Skipped, None, str | None]:
         """Queue the pages of the sitemaps; return the time that they give for the first page."""
         self._started = True
-        if not self._site.sitemaps or self._bounds.depth == 0:
+        if not self._site.sitemaps or self._site.depth == 0:
             return None
         guessed = urljoin(url, "/sitemap.xml")
         named = [found for each in self._robots.sitemaps if (found := cleaned(each, url))]

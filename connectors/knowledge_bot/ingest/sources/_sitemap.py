@@ -9,7 +9,7 @@ from xml.etree.ElementTree import Element, ParseError
 
 from knowledge_bot.ingest._items import WebPage
 from knowledge_bot.ingest._listings import Skipped
-from knowledge_bot.ingest.sources._comparing import Compared, compared
+from knowledge_bot.ingest.sources._comparing import compared
 from knowledge_bot.ingest.sources._documents import (
     Found,
     Opening,
@@ -35,7 +35,7 @@ def from_sitemap(
     reread: bool = False,
     rate: float = 2.0,
     allow_private: bool = False,
-) -> Found | Compared:
+) -> Found:
     """Find the pages of a sitemap, and of the sitemaps that it names.
 
     A page is named by its address. Sitemaps may be compressed. They are fetched without the API
