@@ -115,29 +115,33 @@ def text_of(
         fields: the columns of its `key`, `text`, `name` and `version`.
         places: the index of each column, for rows that are plain tuples.
     """
-    label = f"row {number}"
+
+    def read(option: str) -> str:
+        column = fields[option]
+        return "" if column is None else _shown(option, value_of(row, column, places))
+
+    label, key = f"row {number}", ""
     try:
-        values = {
-            option: "" if column is None else _shown(option, value_of(row, column, places))
-            for option, column in fields.items()
-        }
-        if not values["key"].strip():
+        if not (key := read("key")).strip():
             return Skipped(label, "its key is empty", invalid=True)  # it hides no other key
         return Text(
-            name=values["name"].strip() or values["key"],
-            content=values["text"],  # a row with an empty text is skipped, and not gone
-            key=values["key"],
-            version=values["version"] or None,
+            name=read("name").strip() or key,
+            content=read("text"),  # a row with an empty text is skipped, and not gone
+            key=key,
+            version=read("version") or None,
         )
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
         reason = f"it is not a text: {first['loc'][0]}: {first['msg']}"
+        key = "" if first["loc"][0] == "key" else key
     except MissingColumnError as error:
         reason = str(error)
     except _NoTextError as error:
         reason = f"its {error}"
     except Exception as error:  # noqa: BLE001 - the caller's function may raise anything
         reason = f"it cannot be read: {type(error).__name__}: {str(error)[:300]}"
+    if key.strip():  # it hides no other one
+        return Skipped(key, f"{label}: {reason}", invalid=True, gone="unread")
     return Skipped(label, reason, invalid=True, partial=True)
 
 

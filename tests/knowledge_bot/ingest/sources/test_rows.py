@@ -90,26 +90,39 @@ def test_a_row_with_an_empty_key_is_named_and_the_rest_is_done(send, ledger, key
 
 
 @pytest.mark.parametrize(
-    ("row", "said"),
+    ("row", "name", "said"),
     [
-        ({"id": 1, "text": "x"}, "there is no column 'body'; there are id, text"),
-        ({"id": 1, "body": b"\xff"}, "UnicodeDecodeError"),
-        (None, "there is no column 'id'"),
-        ({"id": 1, "body": ["x"]}, "its text is of type list, which is no text"),
-        ({"id": {"a": 1}, "body": "x"}, "its key is of type dict, which is no text"),
-        ({"id": True, "body": "x"}, "its key is of type bool, which is no text"),
-        ({"id": object(), "body": "x"}, "its key is of type object, which is no text"),
-        ({"id": float("nan"), "body": "x"}, "its key is empty"),
+        ({"id": 1, "text": "x"}, "1", "row 2: there is no column 'body'; there are id, text"),
+        ({"id": 1, "body": b"\xff"}, "1", "UnicodeDecodeError"),
+        ({"id": 1, "body": ["x"]}, "1", "its text is of type list, which is no text"),
+        (None, "row 2", "there is no column 'id'"),
+        ({"id": {"a": 1}, "body": "x"}, "row 2", "its key is of type dict, which is no text"),
+        ({"id": True, "body": "x"}, "row 2", "its key is of type bool, which is no text"),
+        ({"id": object(), "body": "x"}, "row 2", "its key is of type object, which is no text"),
+        ({"id": float("nan"), "body": "x"}, "row 2", "its key is empty"),
     ],
 )
-def test_a_row_that_cannot_be_read_is_named(row, said):
+def test_a_row_that_cannot_be_read_is_named_and_hides_no_more_than_its_key(row, name, said):
     good = {"id": 2, "body": "x"}
     one, wrong, other = from_rows([good, row, good], key="id", text="body")
     assert one == other
     assert isinstance(wrong, Skipped)
-    hides_others = said != "its key is empty"
-    assert (wrong.name, wrong.invalid, wrong.partial) == ("row 2", True, hides_others)
+    known = name != "row 2"
+    hides_others = not known and said != "its key is empty"
+    assert (wrong.name, wrong.invalid, wrong.partial) == (name, True, hides_others)
+    assert (wrong.gone == "unread") is known
     assert said in wrong.reason
+
+
+def test_beside_a_row_that_cannot_be_read_what_is_gone_is_told(send, ledger):
+    def run(*bodies):
+        rows = [{"id": f"r{number}", "body": body} for number, body in enumerate(bodies) if body]
+        return send(from_rows(rows, key="id", text="body", origin="articles"), ledger=ledger)
+
+    assert run("a", "b", "c").created == 3
+    report = run(b"\xff", "b", None)
+    assert (report.invalid, report.unchanged, report.gone) == (1, 1, 1)
+    assert [entry.name for entry in ledger.gone()] == ["r2"]
 
 
 def test_a_second_run_sends_what_changed_and_names_what_is_gone(database, send, ledger):
