@@ -2,12 +2,13 @@
 
 Clients repeat a request after a timeout of their own or a lost connection, most of them unasked,
 and nothing marks a repetition but that it is the same, byte for byte. So a request that equals one
-in flight gets its answer, and an answer that nobody fetched is kept for the next equal request.
+in flight gets its answer, and an answer that nobody fetched is kept for the next equal request. A
+tool of MCP that is called is such a request too, and its body has the id of the call.
 """
 
 import asyncio
+import json
 from contextlib import suppress
-from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final
 
@@ -21,20 +22,32 @@ from knowledge_bot_gateway._problems import UNKNOWN_OUTCOME, Problem
 _KEPT: Final = 300.0
 _MOST_KEPT: Final = 1000
 
-_PATHS: Final = ("/v1/chat/completions", "/v1/responses")
+_PATHS: Final = ("/v1/chat/completions", "/v1/responses", "/mcp")
 
 
-@dataclass(slots=True)
 class _Exchange:
-    """A request, and its answer once it is there.
+    """A request, and its answer as far as it is there.
 
     Attributes:
-        task: handles the request, whether or not somebody waits.
         messages: the answer, as ASGI messages.
+        more: done, and made anew, when there is another message, or the end.
+        ended: whether there are no more.
     """
 
-    task: "asyncio.Task[None]" = field(init=False)
-    messages: list[Message] = field(default_factory=list)
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.more = asyncio.get_running_loop().create_future()
+        self.ended = False
+
+    async def add(self, message: Message) -> None:
+        """Add a message to the answer."""
+        self.messages.append(message)
+        self.tell()
+
+    def tell(self) -> None:
+        """Wake those who wait for more."""
+        self.more.set_result(None)
+        self.more = asyncio.get_running_loop().create_future()
 
     @property
     def status(self) -> int:
@@ -51,6 +64,7 @@ class Once:
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
         self._exchanges: dict[bytes, _Exchange] = {}
+        self._tasks = set[asyncio.Task[None]]()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or pass it on."""
@@ -64,56 +78,87 @@ class Once:
             return
         if body is None:
             return
+        if scope["path"] == "/mcp" and not _is_call(body):
+            await self._app(scope, _replaying(body, receive), send)
+            return
         key = _digest(scope, body)
         exchange = self._exchanges.get(key)
         if exchange is None:
             exchange = self._exchanges[key] = _Exchange()
-            exchange.task = asyncio.create_task(self._handle(key, exchange, scope, body))
+            # It handles the request whether or not somebody waits.
+            self._tasks.add(task := asyncio.create_task(self._handle(key, exchange, scope, body)))
+            task.add_done_callback(self._tasks.discard)
         gone = asyncio.create_task(_gone(receive))
         try:
-            await asyncio.wait({exchange.task, gone}, return_when=asyncio.FIRST_COMPLETED)
-            if gone.done():
-                return  # the answer is kept
-            for message in exchange.messages:
-                await send(message)
+            await _relay(exchange, send, gone)
             if exchange.status != UNKNOWN_OUTCOME and not gone.done():
-                self._forget(key, exchange)
+                self._forget(key, exchange)  # otherwise the answer is kept
         finally:
             gone.cancel()
             with suppress(asyncio.CancelledError):
                 await gone
 
     async def _handle(self, key: bytes, exchange: _Exchange, scope: Scope, body: bytes) -> None:
-        parts: list[Message] = [{"type": "http.request", "body": body}]
-
-        async def receive() -> Message:
-            if not parts:  # whether the client is still there does not matter here
-                await asyncio.get_running_loop().create_future()
-            return parts.pop()
-
-        async def send(message: Message) -> None:
-            exchange.messages.append(message)
-
         with suppress(Exception):  # it has been answered and logged
-            await self._app(scope, receive, send)
+            await self._app(scope, _replaying(body), exchange.add)
+        exchange.ended = True
+        exchange.tell()
         if exchange.status in (200, UNKNOWN_OUTCOME):
             loop = asyncio.get_running_loop()
             loop.call_later(_KEPT, self._forget, key, exchange)
         else:  # nothing was asked
             self._forget(key, exchange)
         if len(self._exchanges) > _MOST_KEPT:
-            done = (known for known, one in self._exchanges.items() if one.task.done())
-            self._exchanges.pop(next(done, b""), None)
+            ended = (known for known, one in self._exchanges.items() if one.ended)
+            self._exchanges.pop(next(ended, b""), None)
 
     def _forget(self, key: bytes, exchange: _Exchange) -> None:
         if self._exchanges.get(key) is exchange:
             del self._exchanges[key]
 
 
+async def _relay(exchange: _Exchange, send: Send, gone: "asyncio.Task[None]") -> None:
+    """Send an answer as it comes, until its end or until the client has gone."""
+    sent = 0
+    while not gone.done():
+        if sent < len(exchange.messages):
+            await send(exchange.messages[sent])
+            sent += 1
+        elif exchange.ended:
+            return
+        else:
+            await asyncio.wait({exchange.more, gone}, return_when=asyncio.FIRST_COMPLETED)
+
+
+def _is_call(body: bytes) -> bool:
+    """Return whether a message of MCP calls a tool; others are no questions."""
+    try:
+        message = json.loads(body)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(message, dict) and message.get("method") == "tools/call"
+
+
 def _digest(scope: Scope, body: bytes) -> bytes:
     headers = Headers(scope=scope)
-    parts = bearer(headers), scope["path"], headers.get("content-type", "")
-    return blake2b("\n".join(parts).encode() + b"\n" + body, digest_size=32).digest()
+    named = (headers.get(name, "") for name in ("content-type", "mcp-session-id"))
+    parts = "\n".join((bearer(headers), scope["path"], *named))
+    return blake2b(parts.encode() + b"\n" + body, digest_size=32).digest()
+
+
+def _replaying(body: bytes, receive: Receive | None = None) -> Receive:
+    """Return what gives a body again, and then what comes; without `receive`, nothing comes."""
+    parts: list[Message] = [{"type": "http.request", "body": body}]
+
+    async def replayed() -> Message:
+        if parts:
+            return parts.pop()
+        if receive is not None:
+            return await receive()
+        never: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        return await never
+
+    return replayed
 
 
 async def _body(receive: Receive) -> bytes | None:

@@ -15,6 +15,7 @@ from knowledge_bot_gateway import require_extra
 if TYPE_CHECKING:
     from mcp.server import MCPServer
 
+    from knowledge_bot import Client
     from knowledge_bot_gateway import Upstream
 
 C = TypeVar("C", bound=Callable[..., Any])
@@ -24,69 +25,69 @@ _GRACE = 5  # seconds for open requests to end when the gateway is stopped
 _KEYS = "KBOT_GATEWAY_KEY"
 
 
-def _admitting(command: C) -> C:
-    """Add the options that say who may use it over HTTP."""
-    for option in (
-        click.option(
-            "--allow-host",
-            "allow_hosts",
-            multiple=True,
-            metavar="NAME",
-            help="Another host name under which it may be called, as behind a proxy. Repeatable.",
-        ),
-        click.option(
-            "--allow-origin",
-            "allow_origins",
-            multiple=True,
-            metavar="ORIGIN",
-            help="Let web pages of this origin call it from a browser (CORS): "
-            "https://chat.example. Repeatable.",
-        ),
-        click.option(
-            "--no-key",
-            is_flag=True,
-            help="Admit everyone on this machine without a key; only on a loopback address.",
-        ),
-        click.option(
-            "--key",
-            "keys",
-            multiple=True,
-            envvar=_KEYS,
-            metavar="KEY",
-            help="A key that callers send as a bearer token; the environment hides it from other "
-            "users. The service then gets kbot's own key. Repeatable. "
-            " [default: callers send the service's key, which is passed through]",
-        ),
-    ):
+# In the order of the help.
+_SHARED = (
+    click.option("--allow-writes", is_flag=True, help="Offer MCP tools that add pages and texts."),
+    click.option(
+        "--heads",
+        metavar="ADDRESS",
+        help="Database with the last answer of each conversation, shared by several gateways: "
+        "a SQLite file or postgresql://….  [default: kept in this process]",
+    ),
+    click.option(
+        "--ledger",
+        metavar="FILE|URL",
+        help="Ledger of what the bots' sources were ingested with, SQLite file or "
+        "postgresql://…: answers over MCP then say how current each source is. "
+        "KBOT_GATEWAY_LEDGER holds a password better.",
+        envvar="KBOT_GATEWAY_LEDGER",
+    ),
+    click.option(
+        "--describe",
+        "descriptions",
+        multiple=True,
+        metavar="BOT=TEXT",
+        callback=lambda _context, _option, given: _descriptions(given),
+        help="What a bot is for, by its id or name; agents choose a bot's tool by it. Repeatable.",
+    ),
+    click.option(
+        "--key",
+        "keys",
+        multiple=True,
+        envvar=_KEYS,
+        metavar="KEY",
+        help="A key that callers send as a bearer token; the environment hides it from other "
+        "users. The service then gets kbot's own key. Repeatable. "
+        " [default: callers send the service's key, which is passed through]",
+    ),
+    click.option(
+        "--no-key",
+        is_flag=True,
+        help="Admit everyone on this machine without a key; only on a loopback address.",
+    ),
+    click.option(
+        "--allow-origin",
+        "origins",
+        multiple=True,
+        metavar="ORIGIN",
+        help="Let web pages of this origin call it from a browser (CORS): "
+        "https://chat.example. Repeatable.",
+    ),
+    click.option(
+        "--allow-host",
+        "hosts",
+        multiple=True,
+        metavar="NAME",
+        help="Another host name under which it may be called, as behind a proxy. Repeatable.",
+    ),
+)
+
+
+def _shared(command: C) -> C:
+    """Add the options that both commands have."""
+    for option in reversed(_SHARED):
         command = option(command)
     return command
-
-
-_heads = click.option(
-    "--heads",
-    metavar="ADDRESS",
-    help="Database with the last answer of each conversation, shared by several gateways: "
-    "a SQLite file or postgresql://….  [default: kept in this process]",
-)
-_ledger = click.option(
-    "--ledger",
-    metavar="FILE|URL",
-    help="Ledger of what the bots' sources were ingested with, SQLite file or postgresql://…: "
-    "answers over MCP then say how current each source is. KBOT_GATEWAY_LEDGER holds a password "
-    "better.",
-    envvar="KBOT_GATEWAY_LEDGER",
-)
-_described = click.option(
-    "--describe",
-    "descriptions",
-    multiple=True,
-    metavar="BOT=TEXT",
-    callback=lambda _context, _option, given: _descriptions(given),
-    help="What a bot is for, by its id or name; agents choose a bot's tool by it. Repeatable.",
-)
-_writes = click.option(
-    "--allow-writes", is_flag=True, help="Offer MCP tools that add pages and texts."
-)
 
 
 @click.command()
@@ -96,24 +97,9 @@ _writes = click.option(
     metavar="HOST:PORT",
     help="Serve over HTTP at /mcp there, instead of over stdin and stdout.",
 )
-@_writes
-@_heads
-@_ledger
-@_described
-@_admitting
+@_shared
 @click.pass_obj
-def mcp(  # noqa: PLR0917 - click passes every option by name
-    connection: Connection,
-    address: str | None,
-    allow_writes: bool,
-    heads: str | None,
-    ledger: str | None,
-    descriptions: dict[str, str],
-    keys: tuple[str, ...],
-    no_key: bool,
-    allow_hosts: tuple[str, ...],
-    allow_origins: tuple[str, ...],
-) -> None:
+def mcp(connection: Connection, /, address: str | None, allow_writes: bool, **options: Any) -> None:
     """Offer the bots to agents: a server of the Model Context Protocol.
 
     An editor or an agent starts it, and talks to it over stdin and stdout; with --http it serves
@@ -126,22 +112,10 @@ def mcp(  # noqa: PLR0917 - click passes every option by name
     _check_extra()
     if address is not None:
         host, port = _host_and_port(address)
-        _serve(
-            connection,
-            host,
-            port,
-            keys=keys,
-            no_key=no_key,
-            allow_hosts=allow_hosts,
-            allow_origins=allow_origins,
-            heads=heads,
-            ledger=ledger,
-            allow_writes=allow_writes,
-            openai=False,
-            options={"descriptions": descriptions},
-        )
+        _serve(connection, host, port, allow_writes=allow_writes, openai=False, **options)
         return
-    if keys or no_key or allow_hosts or allow_origins:
+    given = [options.pop(name) for name in ("keys", "no_key", "hosts", "origins")]
+    if any(given):
         raise click.UsageError("--key, --no-key, --allow-host and --allow-origin are for --http.")
     import anyio
 
@@ -150,7 +124,7 @@ def mcp(  # noqa: PLR0917 - click passes every option by name
     # A thread reads standard input, and an orderly exit would wait for it. Everything is stored
     # after each answer, so nothing is lost.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
-    upstream = _upstream(connection, heads, ledger, own_key=True, descriptions=descriptions)
+    upstream = _upstream(connection, own_key=True, **options)
     anyio.run(_over_stdio, upstream, create_mcp_server(upstream, allow_writes=allow_writes))
 
 
@@ -163,11 +137,7 @@ def mcp(  # noqa: PLR0917 - click passes every option by name
     show_default=True,
     help="Port; 0 takes a free one.",
 )
-@_writes
-@_heads
-@_ledger
-@_described
-@_admitting
+@_shared
 @click.option(
     "--parallel",
     type=click.IntRange(1),
@@ -177,27 +147,14 @@ def mcp(  # noqa: PLR0917 - click passes every option by name
 )
 @click.option(
     "--max-seconds",
+    "seconds",
     type=click.FloatRange(min=0, min_open=True),
     default=180.0,
     show_default=True,
     help="How long a request may take altogether.",
 )
 @click.pass_obj
-def gateway(  # noqa: PLR0917 - click passes every option by name
-    connection: Connection,
-    host: str,
-    port: int,
-    allow_writes: bool,
-    heads: str | None,
-    ledger: str | None,
-    descriptions: dict[str, str],
-    keys: tuple[str, ...],
-    no_key: bool,
-    allow_hosts: tuple[str, ...],
-    allow_origins: tuple[str, ...],
-    parallel: int,
-    max_seconds: float,
-) -> None:
+def gateway(connection: Connection, /, host: str, port: int, **options: Any) -> None:
     """Offer the bots to chat windows and agents: OpenAI's API at /v1, and MCP at /mcp.
 
     Each bot is a model. A chat continues in its own conversation, and no message is sent twice.
@@ -207,19 +164,7 @@ def gateway(  # noqa: PLR0917 - click passes every option by name
     KBOT_GATEWAY_KEY=a-long-secret kbot gateway --host 0.0.0.0 --heads heads.db
     """  # noqa: D301 - \b is for click
     _check_extra()
-    _serve(
-        connection,
-        host,
-        port,
-        keys=keys,
-        no_key=no_key,
-        allow_hosts=allow_hosts,
-        allow_origins=allow_origins,
-        heads=heads,
-        ledger=ledger,
-        allow_writes=allow_writes,
-        options={"parallel": parallel, "seconds": max_seconds, "descriptions": descriptions},
-    )
+    _serve(connection, host, port, openai=True, **options)
 
 
 def _check_extra() -> None:
@@ -249,7 +194,13 @@ def _host_and_port(address: str) -> tuple[str, int]:
 
 
 def _upstream(
-    connection: Connection, heads: str | None, ledger: str | None, *, own_key: bool, **options: Any
+    connection: Connection,
+    *,
+    own_key: bool,
+    heads: str | None,
+    ledger: str | None,
+    descriptions: dict[str, str],
+    **limits: Any,
 ) -> "Upstream":
     from knowledge_bot.adapters import ledger_of
     from knowledge_bot.conversations import Heads
@@ -259,6 +210,7 @@ def _upstream(
         # Raises an error that says how to set an address and a key.
         with connection.client(needs_key=True) as client:
             base_url = client.base_url
+            _check_described(client, descriptions)
     else:
         base_url = connection.service()
     known = Heads(heads)
@@ -269,8 +221,27 @@ def _upstream(
         heads=known,
         ledger=None if ledger is None else ledger_of(ledger, made=True),
         timeout=connection.timeout,
-        **options,
+        descriptions=descriptions,
+        **limits,
     )
+
+
+def _check_described(client: "Client", descriptions: dict[str, str]) -> None:
+    """Warn of descriptions for bots that the service does not list."""
+    from knowledge_bot import KnowledgeBotError
+
+    if not descriptions:
+        return
+    try:
+        bots = client.list_bots()
+    except KnowledgeBotError as error:
+        click.echo(f"--describe: the bots are not known yet: {error}", err=True)
+        return
+    known = {name.casefold() for bot in bots for name in (bot.id, bot.name)}
+    for name in descriptions:
+        if name.casefold() not in known:
+            there = ", ".join(bot.id for bot in bots) or "none"
+            click.echo(f"--describe: there is no bot {name!r}; there are {there}", err=True)
 
 
 def _serve(
@@ -280,13 +251,11 @@ def _serve(
     *,
     keys: tuple[str, ...],
     no_key: bool,
-    allow_hosts: tuple[str, ...],
-    allow_origins: tuple[str, ...],
-    heads: str | None,
-    ledger: str | None,
+    hosts: tuple[str, ...],
+    origins: tuple[str, ...],
     allow_writes: bool,
-    options: dict[str, Any],
-    openai: bool = True,
+    openai: bool,
+    **options: Any,
 ) -> None:
     import uvicorn
 
@@ -299,10 +268,10 @@ def _serve(
         raise click.UsageError(
             "--no-key is for a loopback address, such as 127.0.0.1, and without --key."
         )
-    hosts = None if names is None and not allow_hosts else (*(names or (host,)), *allow_hosts)
-    upstream = _upstream(connection, heads, ledger, own_key=bool(keys) or no_key, **options)
+    named = None if names is None and not hosts else (*(names or (host,)), *hosts)
+    upstream = _upstream(connection, own_key=bool(keys) or no_key, **options)
     server = create_mcp_server(upstream, allow_writes=allow_writes)
-    admission = Admission(keys, open=no_key, hosts=hosts, origins=allow_origins)
+    admission = Admission(keys, open=no_key, hosts=named, origins=origins)
     app = create_app(upstream, admission, server, openai=openai)
     with _listener(host, port) as listener:
         shown = f"[{host}]" if ":" in host else host

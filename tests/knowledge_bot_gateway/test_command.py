@@ -170,6 +170,17 @@ def test_heads_that_cannot_be_used_are_a_sentence_at_the_start(ended, tmp_path):
     assert isinstance(done.exception, SystemExit)
 
 
+def test_a_description_of_a_bot_that_is_not_there_is_said_at_the_start(bots, ended):
+    described = ("--describe", "bot_guide=House rules", "--describe", "bot_gide=Typing error")
+    done = ended("gateway", "--no-key", "--port", str(bots.port), *described)
+    assert "bot_gide" in done.stderr
+    assert "there are bot_guide" in done.stderr
+    assert "House rules" not in done.stderr
+    bots.stop()
+    done = ended("gateway", "--no-key", "--heads", "/", *described)
+    assert "the bots are not known yet" in done.stderr
+
+
 def test_being_stopped_is_not_a_failure_of_a_server_on_pipes(bots):
     with subprocess.Popen(
         [KBOT, "mcp"],

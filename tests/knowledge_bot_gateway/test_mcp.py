@@ -426,11 +426,10 @@ async def test_progress_is_reported(mcp_of, bots):
     assert [one[:2] for one in seen] == [(0, 1), (1, 1)]
 
 
-@pytest.mark.parametrize("mode", MODES)
-async def test_a_cancelled_question_says_that_it_may_have_been_asked(mcp_of, bots, mode, caplog):
+async def test_a_cancelled_question_says_that_it_may_have_been_asked(mcp_of, bots, caplog):
     bots.answers["bot_guide"][QUESTION] = silence
     connect = mcp_of(bots.url, SERVICE_KEY)
-    async with connect(mode=mode) as client:
+    async with connect(mode="legacy") as client:
         with anyio.move_on_after(1):
             await client.call_tool("ask_bot", {"bot": "bot_guide", "question": QUESTION})
         await until(lambda: "Cancelled" in caplog.text)

@@ -55,6 +55,34 @@ def test_a_client_that_gives_up_and_asks_again_gets_the_answer_of_its_one_messag
     assert len(bots.contents) == 2
 
 
+SESSION = {"capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+CALLED = {"name": "ask_bot", "arguments": {"bot": "bot_guide", "question": "Who opens?"}}
+
+
+@pytest.fixture
+def call(address):
+    """Call the tool in one session of MCP, with a new connection each time."""
+    headers = {**HEADERS, "Accept": "application/json, text/event-stream"}
+
+    def sent(identity, method, params, **options):
+        body = {"jsonrpc": "2.0", "id": identity, "method": method, "params": params}
+        return httpx.post(f"{address}/mcp", json=body, headers=headers, **options)
+
+    begun = sent(0, "initialize", {"protocolVersion": "2025-11-25", **SESSION})
+    headers["Mcp-Session-Id"] = begun.headers["mcp-session-id"]
+    return lambda identity, timeout=30: sent(identity, "tools/call", CALLED, timeout=timeout)
+
+
+def test_a_tool_that_is_called_again_with_the_same_id_asks_once(call, bots, held):
+    for _ in range(3):
+        with pytest.raises(httpx.ReadTimeout):
+            call(7, timeout=0.5)
+    held.set()
+    assert "<answer 1>" in call(7).text
+    assert len(bots.contents) == 1
+    assert "<answer 2>" in call(8).text
+
+
 def test_an_answer_that_came_when_nobody_was_there_is_kept(ask, bots, held):
     with pytest.raises(httpx.ReadTimeout):
         ask(timeout=0.3)
