@@ -8,10 +8,10 @@ import ssl
 
 import certifi
 import httpx
-import httpx2
 import pytest
 
 from calls import KEY, SOURCE, create, upload
+from http_libraries import LIBRARIES
 from knowledge_bot import (
     AsyncClient,
     Client,
@@ -23,7 +23,7 @@ from knowledge_bot import (
 from scripted_server import answer, silence
 
 
-@pytest.mark.parametrize("library", [httpx, httpx2])
+@pytest.mark.parametrize("library", LIBRARIES)
 def test_an_injected_client_sends_with_its_own_headers_and_stays_open(scripted, library):
     server = scripted(answer(body=SOURCE))
     with library.Client(headers={"X-Gateway": "north"}) as http_client:
@@ -35,7 +35,7 @@ def test_an_injected_client_sends_with_its_own_headers_and_stays_open(scripted, 
     assert [r.headers["x-api-key"] for r in server.requests] == [KEY, KEY]
 
 
-@pytest.mark.parametrize("library", [httpx, httpx2])
+@pytest.mark.parametrize("library", LIBRARIES)
 async def test_an_injected_asynchronous_client_sends_and_stays_open(scripted, library):
     server = scripted(answer(body=SOURCE))
     async with library.AsyncClient() as http_client:
@@ -46,7 +46,7 @@ async def test_an_injected_asynchronous_client_sends_and_stays_open(scripted, li
     assert len(server.requests) == 2
 
 
-@pytest.mark.parametrize("library", [httpx, httpx2])
+@pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_no_redirect_is_followed_although_the_client_of_a_user_would(scripted, library, status):
     elsewhere = scripted(answer(body=SOURCE))

@@ -5,11 +5,10 @@ import logging
 import pickle
 import traceback
 
-import httpx
-import httpx2
 import pytest
 
 from calls import KEY, SOURCE, ask, create, upload
+from http_libraries import CLIENTS
 from knowledge_bot import AsyncClient, Client, ConfigurationError, KnowledgeBotError
 from scripted_server import answer, close, reset, silence
 
@@ -22,13 +21,6 @@ REPLIES = {
     "200 that repeats the request": answer(body={"headers": {"X-API-KEY": KEY}}),
     "redirect": answer(302, headers={"Location": "/elsewhere"}),
     "junk": answer(body=b"junk"),
-}
-
-CLIENTS = {
-    "httpx.Client": (Client, httpx.Client),
-    "httpx2.Client": (Client, httpx2.Client),
-    "httpx.AsyncClient": (AsyncClient, httpx.AsyncClient),
-    "httpx2.AsyncClient": (AsyncClient, httpx2.AsyncClient),
 }
 
 

@@ -12,11 +12,11 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
-import httpx2
 import pytest
 import trustme
 
 from calls import KEY, MESSAGE, SOURCE, ask, create, read, upload, upload_much
+from http_libraries import LIBRARIES
 from knowledge_bot import (
     APIError,
     AsyncClient,
@@ -246,7 +246,7 @@ def test_an_encrypted_upload_of_many_pieces_is_sent_whole(call, scripted, tmp_pa
 # The HTTP client of a user, over a mock -----------------------------------------------------------
 
 
-@pytest.mark.parametrize("library", [httpx, httpx2])
+@pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("use", [create, upload, ask, read])
 async def test_a_mock_transport_of_the_http_library_answers_both_clients(library, use):
     received = []
@@ -272,7 +272,7 @@ async def test_a_mock_transport_of_the_http_library_answers_both_clients(library
     assert received[0][:2] == received[1][:2]
 
 
-@pytest.mark.parametrize("library", [httpx, httpx2])
+@pytest.mark.parametrize("library", LIBRARIES)
 async def test_an_answer_that_an_event_hook_has_read_is_an_answer(scripted, library):
     body = gzip.compress(json.dumps(SOURCE).encode())
     server = scripted(answer(body=body, headers={"Content-Encoding": "gzip"}))

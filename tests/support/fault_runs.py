@@ -15,9 +15,7 @@ from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import httpx
-import httpx2
-
+import http_libraries
 from calls import KEY, ask, create, read, upload, upload_much
 from faults import FAULTS, Fault, Outcome, Place
 from knowledge_bot import AsyncClient, Client, KnowledgeBotError
@@ -26,10 +24,7 @@ from knowledge_bot._retries import no_waiting
 CLIENTS: dict[str, tuple[Callable[..., Any], Callable[..., Any] | None]] = {
     "Client": (Client, None),
     "AsyncClient": (AsyncClient, None),
-    "httpx.Client": (Client, httpx.Client),
-    "httpx.AsyncClient": (AsyncClient, httpx.AsyncClient),
-    "httpx2.Client": (Client, httpx2.Client),
-    "httpx2.AsyncClient": (AsyncClient, httpx2.AsyncClient),
+    **http_libraries.CLIENTS,
 }
 """Both clients, with connections of their own and with a client of the user."""
 
