@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 from airflow_knowledge_bot._compat import (
     AirflowFailException,
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context, ObjectStoragePath
 
+    from airflow_knowledge_bot.arguments import BaseSensorArguments, SensorArguments
     from airflow_knowledge_bot.checks import Asked
     from knowledge_bot.checks import Question
 
@@ -59,7 +60,7 @@ class KnowledgeBotPingSensor(BaseSensorOperator):
         knowledge_bot_conn_id: str = KnowledgeBotHook.default_conn_name,
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         start_from_trigger: bool = False,
-        **kwargs: Any,
+        **kwargs: "Unpack[BaseSensorArguments]",
     ) -> None:
         super().__init__(**kwargs)
         self.knowledge_bot_conn_id = knowledge_bot_conn_id
@@ -194,7 +195,7 @@ class KnowledgeBotAnswerSensor(ServiceTask, BaseSensorOperator):
         poke_interval: timedelta | float = 60.0,
         timeout: timedelta | float = 3600.0,
         knowledge_bot_conn_id: str = KnowledgeBotHook.default_conn_name,
-        **kwargs: Any,
+        **kwargs: "Unpack[SensorArguments]",
     ) -> None:
         super().__init__(mode=mode, poke_interval=poke_interval, timeout=timeout, **kwargs)
         check_number("min_pass", min_pass, 0, 1)

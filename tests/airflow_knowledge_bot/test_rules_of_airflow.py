@@ -6,6 +6,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from airflow.sdk import BaseOperator, BaseSensorOperator
 
 from airflow_knowledge_bot import notifications, operators, sensors
 
@@ -91,3 +92,12 @@ def test_every_example_is_tagged_as_one(file):
     for node in dags:
         (tags,) = [each.value for each in node.keywords if each.arg == "tags"]
         assert "example" in ast.literal_eval(tags)
+
+
+STUB = ast.parse(Path(inspect.getfile(operators)).parents[1].joinpath("arguments.pyi").read_text())
+
+
+@pytest.mark.parametrize("base", [BaseOperator, BaseSensorOperator])
+def test_type_checkers_see_the_arguments_of_airflow_s_bases(base):
+    taken = set(inspect.signature(base.__init__).parameters) - {"self", "kwargs"}
+    assert taken <= {one.target.id for one in ast.walk(STUB) if isinstance(one, ast.AnnAssign)}

@@ -42,7 +42,10 @@ def service():
 @pytest.fixture(scope="module")
 def ledger(tmp_path_factory):
     """A ledger with two items whose answers were lost."""
-    file, server = tmp_path_factory.mktemp("ledger") / "ledger.db", ScriptedServer(close)
+    file, server = (
+        tmp_path_factory.mktemp("ledger") / "ledger.db",
+        ScriptedServer(reply_to=lambda _: close),
+    )
     with Client(KEY, server.url, timeout=2) as client:
         items = [Text(name=name, content=name) for name in ("a", "b")]
         assert ingest(client, items, collections="col_1", ledger=Ledger(file)).unknown == 2

@@ -29,3 +29,5 @@ def wrong_tasks() -> None:
     Page(task_id="a", name="n", urls="u")  # expect: call-arg
     KnowledgeBotUploadSourceOperator(task_id="a", name="n", file=3)  # expect: arg-type
     Ingest(task_id="a", ledger_conn_id="l", items=[], ledger_wait="5m")  # expect: arg-type
+    Add(task_id="a", name="n", content="c", retry=3)  # expect: call-arg
+    Up(task_id="a", poke_intervall=3)  # expect: call-arg

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from threading import Event
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 from airflow_knowledge_bot.hooks import KnowledgeBotHook  # first: it reports a missing Airflow
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Context, ObjectStoragePath
 
+    from airflow_knowledge_bot.arguments import BaseOperatorArguments
     from knowledge_bot.checks import CheckReport, Question
 
 
@@ -71,7 +72,7 @@ class KnowledgeBotCheckOperator(ServiceTask, BaseOperator):
         interval: float = 15.0,
         concurrency: int = 4,
         knowledge_bot_conn_id: str = KnowledgeBotHook.default_conn_name,
-        **kwargs: Any,
+        **kwargs: "Unpack[BaseOperatorArguments]",
     ) -> None:
         super().__init__(**kwargs)
         check_number("min_pass", min_pass, 0, 1)

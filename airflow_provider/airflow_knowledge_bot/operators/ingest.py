@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from datetime import timedelta
 from threading import Event
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack, get_args
 
 from airflow_knowledge_bot._compat import AirflowFailException, AirflowNotFoundException
 
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Context, ObjectStoragePath
 
+    from airflow_knowledge_bot.arguments import BaseOperatorArguments
     from airflow_knowledge_bot.history import Route
     from airflow_knowledge_bot.items import Items
     from knowledge_bot.ingest import Item, Ledger
@@ -224,7 +225,7 @@ class KnowledgeBotIngestOperator(ServiceTask, BaseOperator):
         fail_on: Collection[Failed] = FAILED,
         max_refused: int | float = 0,
         knowledge_bot_conn_id: str = KnowledgeBotHook.default_conn_name,
-        **kwargs: Any,
+        **kwargs: "Unpack[BaseOperatorArguments]",
     ) -> None:
         super().__init__(**kwargs)
         self.items = items

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence, Set
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack
 
 from airflow_knowledge_bot._compat import AirflowFailException
 
@@ -14,6 +14,7 @@ from airflow_knowledge_bot.tasks import as_bool
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from airflow_knowledge_bot.arguments import BaseOperatorArguments
     from knowledge_bot.ingest import Entry, Ledger
 
 # XCom and the log are for a person to read.
@@ -79,7 +80,7 @@ class KnowledgeBotResolveOperator(BaseOperator):
         items: str | Sequence[str] | Mapping[str, str | None] = (),
         everything: bool | str = False,
         response_timeout: timedelta | None = timedelta(hours=12),
-        **kwargs: Any,
+        **kwargs: "Unpack[BaseOperatorArguments]",
     ) -> None:
         super().__init__(**kwargs)
         self.ledger_conn_id = ledger_conn_id

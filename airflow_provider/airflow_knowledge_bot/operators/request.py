@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 from airflow_knowledge_bot._compat import AirflowException, AirflowFailException
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Context, ObjectStoragePath
 
+    from airflow_knowledge_bot.arguments import BaseOperatorArguments
     from airflow_knowledge_bot.intents import Intent, OnUnknown
     from knowledge_bot import Client
 
@@ -61,7 +62,11 @@ class RequestOperator(ServiceTask, BaseOperator):
     wait_ready = 0.0
 
     def __init__(
-        self, *, knowledge_bot_conn_id: str, on_unknown: "OnUnknown", **kwargs: Any
+        self,
+        *,
+        knowledge_bot_conn_id: str,
+        on_unknown: "OnUnknown",
+        **kwargs: "Unpack[BaseOperatorArguments]",
     ) -> None:
         super().__init__(**kwargs)
         check_on_unknown(on_unknown)
@@ -214,7 +219,7 @@ class _CreateSourceOperator(RequestOperator):
         knowledge_bot_conn_id: str,
         on_unknown: "OnUnknown",
         wait_ready: float,
-        **kwargs: Any,
+        **kwargs: "Unpack[BaseOperatorArguments]",
     ) -> None:
         super().__init__(
             knowledge_bot_conn_id=knowledge_bot_conn_id, on_unknown=on_unknown, **kwargs
@@ -281,7 +286,7 @@ class KnowledgeBotCreateWebpageSourceOperator(_CreateSourceOperator):
         knowledge_bot_conn_id: str = KnowledgeBotHook.default_conn_name,
         on_unknown: "OnUnknown" = "hold",
         wait_ready: float = 0.0,
-        **kwargs: Any,
+        **kwargs: "Unpack[BaseOperatorArguments]",
     ) -> None:
         super().__init__(
             name=name,
@@ -327,7 +332,7 @@ class KnowledgeBotCreateTextSourceOperator(_CreateSourceOperator):
         knowledge_bot_conn_id: str = KnowledgeBotHook.default_conn_name,
         on_unknown: "OnUnknown" = "hold",
         wait_ready: float = 0.0,
-        **kwargs: Any,
+        **kwargs: "Unpack[BaseOperatorArguments]",
     ) -> None:
         super().__init__(
             name=name,
@@ -375,7 +380,7 @@ class KnowledgeBotUploadSourceOperator(_CreateSourceOperator):
         knowledge_bot_conn_id: str = KnowledgeBotHook.default_conn_name,
         on_unknown: "OnUnknown" = "hold",
         wait_ready: float = 0.0,
-        **kwargs: Any,
+        **kwargs: "Unpack[BaseOperatorArguments]",
     ) -> None:
         super().__init__(
             name=name,
@@ -419,7 +424,7 @@ class KnowledgeBotSendMessageOperator(RequestOperator):
         conversation_id: str | None = None,
         knowledge_bot_conn_id: str = KnowledgeBotHook.default_conn_name,
         on_unknown: "OnUnknown" = "hold",
-        **kwargs: Any,
+        **kwargs: "Unpack[BaseOperatorArguments]",
     ) -> None:
         super().__init__(
             knowledge_bot_conn_id=knowledge_bot_conn_id, on_unknown=on_unknown, **kwargs
