@@ -8,6 +8,7 @@ beside.
 """
 
 import html
+import json
 import os
 import posixpath
 import re
@@ -239,6 +240,21 @@ def mend() -> None:
     (worker,) = SITE.glob("assets/javascripts/workers/search.*.js")
     replace_once(worker, _ALIKE, _MORE_ALIKE)
     replace_once(SITE / "404.html", "<h1>404 - Not found</h1>", _NOT_FOUND)
+    found_by_names()
+
+
+def found_by_names() -> None:
+    """Let the search find entries of the reference by names: of prose, the pages have more to say.
+
+    Each entry is as short as its name, and so would stand before every page.
+    """
+    file = SITE / "search.json"
+    index = json.loads(file.read_text(encoding="utf-8"))
+    for item in index["items"]:
+        page, _, place = item["location"].partition("#")
+        if page.startswith("reference/") and "." in place:
+            item["text"] = " ".join(re.findall(r"<code>.*?</code>", item["text"]))
+    file.write_text(json.dumps(index), encoding="utf-8")
 
 
 def with_commands(block: re.Match[str]) -> str:

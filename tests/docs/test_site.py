@@ -212,6 +212,10 @@ TYPED = {
     "departments": "recipes/departments/",
     "kbotignore": "how-to/ingest/",
     "celery": "how-to/celery/",
+    "webdav": "recipes/sharepoint-and-drives/",
+    "duplicate": "promises/",
+    "streaming": "langchain/chat-model/",
+    "upload_encoding": "reference/client/",
 }
 
 

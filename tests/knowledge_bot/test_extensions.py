@@ -18,7 +18,6 @@ from knowledge_bot import (
     APIError,
     Client,
     ConfigurationError,
-    ConflictError,
     ConnectionLostError,
     Delivery,
     KnowledgeBotError,
@@ -343,22 +342,14 @@ WITH_A_KEY = {
     ),
     "text": lambda c: c.create_text_source(name="n", collections="col_1", content="c", **GIVEN),
     "file": lambda c: c.upload_source(name="n", collections="col_1", file=b"c", **GIVEN),
+    "message": lambda c: c.send_message(bot_id="bot_1", content="?", **GIVEN),
 }
 
 
 @pytest.mark.parametrize("use", WITH_A_KEY)
 def test_a_key_of_the_caller_is_sent_as_it_is(call, extended, use):
-    replies = Echoing(CREATED)
+    replies = Echoing((200, MESSAGE if use == "message" else SOURCE, {}))
     call(WITH_A_KEY[use], extended(reply_to=replies).url)
-    assert replies.keys == ["mine-1"]
-
-
-def test_so_is_that_of_a_message(call, extended):
-    replies = Echoing((200, MESSAGE, {}))
-    call(
-        lambda c: c.send_message(bot_id="bot_1", content="?", **GIVEN),
-        extended(reply_to=replies).url,
-    )
     assert replies.keys == ["mine-1"]
 
 
@@ -411,45 +402,46 @@ def test_an_answer_that_cannot_be_read_and_names_no_key_is_not_asked_for_again(c
     assert caught.value.idempotency_key is None
 
 
-def test_a_key_in_use_is_waited_for(call, extended):
-    in_use = 409, {"code": "idempotency_key_in_use", "message": "m"}, BUSY
-    replies = Echoing(in_use, in_use, CREATED)
-    assert call(create, extended(reply_to=replies).url).id == "src_1"
-    assert len(set(replies.keys)) == 1
-    replies = Echoing(in_use)
-    with pytest.raises(ConflictError) as caught:
-        call(create, extended(reply_to=replies).url)
-    assert caught.value.delivery is Delivery.UNKNOWN
-    assert len(replies.keys) == 3
+def refusal(status, code, headers=None):
+    return status, {"code": code, "message": "m"}, headers or {}
 
 
-def test_no_other_409_is_repeated(call, extended):
-    replies = Echoing((409, {"code": "conflict", "message": "m"}, BUSY))
-    with pytest.raises(ConflictError) as caught:
-        call(create, extended(reply_to=replies).url)
-    assert (caught.value.delivery, len(replies.keys)) == (Delivery.REFUSED, 1)
+IN_USE = refusal(409, "idempotency_key_in_use", BUSY)
+UNSEEN = refusal(401, "unauthorized")  # before the key was looked at
+EXPIRED = refusal(412, "idempotency_key_expired")
+REUSED = refusal(422, "idempotency_key_reused")
+INVALID = refusal(400, "invalid_request")  # the key counted, and nothing was done with it
+CONFLICT = refusal(409, "conflict", BUSY)
 
 
 @pytest.mark.parametrize(
-    ("status", "code", "delivery"),
+    ("replies", "ended", "sent"),
     [
-        (400, "invalid_request", Delivery.REFUSED),  # the key counted, and nothing was done with it
-        (401, "unauthorized", Delivery.UNKNOWN),  # it was not looked at
-        (412, "idempotency_key_expired", Delivery.UNKNOWN),
-        (422, "idempotency_key_reused", Delivery.UNKNOWN),
+        ((IN_USE, IN_USE, CREATED), None, 3),
+        ((IN_USE,), (409, Delivery.UNKNOWN), 3),
+        ((CONFLICT,), (409, Delivery.REFUSED), 1),
+        *(((one,), (one[0], Delivery.REFUSED), 1) for one in (INVALID, UNSEEN, EXPIRED, REUSED)),
+        ((FAILED, INVALID), (400, Delivery.REFUSED), 2),
+        *(((FAILED, one), (one[0], Delivery.UNKNOWN), 2) for one in (UNSEEN, EXPIRED, REUSED)),
     ],
 )
-def test_a_refusal_after_an_unknown_attempt_says_nothing_of_that(
-    call, extended, status, code, delivery
-):
-    refusal = status, {"code": code, "message": "m"}, {}
-    with pytest.raises(APIError) as caught:
-        call(create, extended(reply_to=Echoing(FAILED, refusal)).url)
-    assert (caught.value.status_code, caught.value.code) == (status, code)
-    assert caught.value.delivery is delivery
-    with pytest.raises(APIError) as caught:
-        call(create, extended(reply_to=Echoing(refusal)).url)
-    assert caught.value.delivery is Delivery.REFUSED
+def test_what_becomes_of_a_request_with_a_key(call, extended, replies, ended, sent):
+    answers = Echoing(*replies)
+    url = extended(reply_to=answers).url
+    if ended is None:
+        assert call(create, url).id == "src_1"
+    else:
+        with pytest.raises(APIError) as caught:
+            call(create, url)
+        assert (caught.value.status_code, caught.value.delivery) == ended
+    assert (len(answers.keys), len(set(answers.keys))) == (sent, 1)
+
+
+def test_nothing_is_sent_again_when_its_key_has_expired(call, extended):
+    replies = Echoing(FAILED)
+    with pytest.raises(ServerError):
+        call(create, extended(reply_to=replies, header="idempotency=1;lifetime=0").url)
+    assert len(replies.keys) == 1
 
 
 @pytest.mark.parametrize("later", ["refuse_next_connection", "fail_next"])
@@ -464,14 +456,6 @@ def test_an_attempt_that_got_nowhere_does_not_settle_the_one_before_it(memory, c
     assert caught.value.delivery is Delivery.UNKNOWN
     assert add(client, idempotency_key=caught.value.idempotency_key).id == memory.sources[0]["id"]
     assert len(memory.sources) == 1
-
-
-def test_nothing_is_sent_again_when_its_key_has_expired(call, extended):
-    replies = Echoing(FAILED)
-    server = extended(reply_to=replies, header="idempotency=1;lifetime=0")
-    with pytest.raises(ServerError):
-        call(create, server.url)
-    assert len(replies.keys) == 1
 
 
 def test_a_stream_that_cannot_be_read_twice_is_not_sent_twice(call, extended):
@@ -734,17 +718,6 @@ def test_a_lost_answer_is_had_again_from_memory(memory, client):
     assert (len(memory.sources), len(memory.requests), len(memory.pings)) == (1, 3, 1)
 
 
-def test_a_key_is_for_one_request(memory, client):
-    first = add(client, idempotency_key="k-1")
-    assert add(client, idempotency_key="k-1") == first
-    with pytest.raises(APIError) as caught:
-        add(client, "Another", idempotency_key="k-1")
-    assert (caught.value.status_code, caught.value.code) == (422, "idempotency_key_reused")
-    with pytest.raises(PreconditionFailedError):
-        add(client, idempotency_key="017f22e2-79b0-7cc3-98c4-dc0c0c07398f")
-    assert len(memory.sources) == 1
-
-
 def test_a_source_from_memory_is_ready_at_once_or_when_the_test_says(memory, client):
     source = add(client)
     assert source.status == "pending"
@@ -770,38 +743,6 @@ def test_one_that_fails_keeps_its_old_text(memory, client):
     assert failed.ready_revision not in (None, failed.revision)
     assert memory.ready_content(source.id) == "At nine."
     assert [one.id for one in client.list_sources(status="failed")] == [source.id]
-
-
-def test_a_revision_is_replaced_once(memory, client):
-    source = add(client)
-    before = client.get_source(source.id).revision
-
-    def replace(content):
-        return client.replace_source(
-            source.id, name="n", collections="col_default", content=content, revision=before
-        )
-
-    memory.lose_next_answer()
-    assert replace("new").revision == replace("new").revision  # the same request
-    with pytest.raises(PreconditionFailedError) as caught:
-        replace("newer")
-    assert caught.value.delivery is Delivery.REFUSED
-    with pytest.raises(PreconditionFailedError):
-        client.delete_source(source.id, revision=before)
-    assert client.replace_source(source.id, name="renamed").id == source.id
-    assert memory.sources[0]["name"] == "renamed"
-    client.delete_source(source.id)
-    client.delete_source(source.id)
-    assert memory.sources == []
-
-
-def test_a_list_from_memory_has_pages(memory, client):
-    made = [add(client, f"n{number}").id for number in range(501)]
-    assert [one.id for one in client.list_sources()] == made[::-1]
-    assert [request.query for request in memory.requests[-2:]] == [
-        "limit=500",
-        f"limit=500&before={made[1]}",
-    ]
 
 
 def test_an_error_names_no_api_key(memory):
