@@ -361,3 +361,10 @@ def test_the_distributions_install_one_by_one_in_any_order(wheels, tmp_path):
         [python.parent / "kbot", "--help"], check=True, capture_output=True, text=True
     ).stdout
     assert all(command in commands for command in ("serve", "mcp", "gateway"))
+
+
+def test_the_hooks_use_the_locked_ruff():
+    used = re.findall(r"ruff==[\d.]+", (ROOT / ".pre-commit-config.yaml").read_text("utf-8"))
+    lock = (ROOT / "requirements.lock").read_text("utf-8")
+    assert used
+    assert all(f"\n{one} " in lock for one in used)

@@ -29,6 +29,7 @@ def completion(ctx: click.Context, shell: str) -> None:
 
     It completes commands, options and files, and the ids of bots, collections and conversations,
     for which it asks the service, for two seconds at most. If that fails, it completes no ids.
+    There is none for PowerShell.
 
     \b
     kbot completion bash > ~/.local/share/bash-completion/completions/kbot
