@@ -1,31 +1,52 @@
-"""What the adapters of LangChain and LlamaIndex have in common: imports, and the retriever."""
+"""What is promised for every class of LangChain and LlamaIndex that asks a bot, for each of them.
+
+What only one framework knows (its events, its callbacks, its own suites) is tested in the package's
+folder; which conversation a list goes on in, in `knowledge_bot/test_conversations.py`.
+"""
 
 import asyncio
+import copy
+import gc
+import pickle
+import re
 import subprocess
 import sys
 import threading
 import time
 import traceback
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from importlib import import_module
+from typing import Any
 
+import httpx
 import pytest
 
 from calls import KEY, MESSAGE
 from knowledge_bot import (
+    AsyncClient,
     AuthenticationError,
     BadRequestError,
+    Bot,
     Client,
     ConfigurationError,
     ConnectionFailedError,
     ConnectionLostError,
     Delivery,
+    KnowledgeBotError,
     PaymentRequiredError,
     RateLimitError,
     RequestTimeoutError,
     ServerError,
     UnexpectedResponseError,
 )
+from knowledge_bot.adapters import tool_name, tool_names
+from knowledge_bot.checks import CheckStop, Question
+from knowledge_bot.ingest import Text, ingest
+from knowledge_bot.testing import MemoryService
 from scripted_server import answer, close, silence, then
+from waiting import on_linux, open_files, until
 
 PACKAGES = ["langchain_knowledge_bot", "llama_index_knowledge_bot"]
 OTHERS = {
@@ -33,7 +54,9 @@ OTHERS = {
     "llama_index_knowledge_bot": ("airflow", "fastapi", "langchain", "langchain_core", "langgraph"),
 }
 QUESTION = "When do you open?"
+ELSEWHERE = "https://service.example"
 BOTS = ["bot_1", "bot_2", "bot_3"]
+awaited_or_not = pytest.mark.parametrize("awaited", [False, True], ids=["sync", "async"])
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -53,36 +76,333 @@ def test_every_public_name_is_documented(package):
         assert getattr(module, name).__doc__
 
 
-# The retriever ------------------------------------------------------------------------------------
+# Each class ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Face:
+    """A class that asks a bot, and how it is used."""
+
+    package: str
+    name: str
+    ways: tuple[str, str]
+    text: Callable[[Any], str]
+    fields: Callable[[Any], dict[str, Any]]
+    given: Callable[[str], Any] = str
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def make(self, client=None, **options):
+        cls = getattr(import_module(self.package), self.name)
+        client = {} if client is None else {"client": client}
+        return cls(bot_id="bot_1", **client, **self.options, **options)
+
+    def ask(self, asking, question=QUESTION, *, awaited=False):
+        """What it gives, outside of any event loop."""
+        if awaited:
+            return asyncio.run(self.aask(asking, question))
+        return getattr(asking, self.ways[0])(self.given(question))
+
+    async def aask(self, asking, question=QUESTION):
+        return await getattr(asking, self.ways[1])(self.given(question))
+
+
+def call_of(question):
+    return {"name": "ask_1", "args": {"question": question}, "id": "1", "type": "tool_call"}
+
+
+def list_of(question):
+    from llama_index.core.llms import ChatMessage
+
+    return [ChatMessage(question)]
+
+
+LANGCHAIN, LLAMA_INDEX = PACKAGES
+FACES = {
+    "langchain model": Face(
+        LANGCHAIN,
+        "ChatKnowledgeBot",
+        ("invoke", "ainvoke"),
+        lambda message: message.content,
+        lambda message: message.response_metadata,
+    ),
+    "langchain retriever": Face(
+        LANGCHAIN,
+        "KnowledgeBotRetriever",
+        ("invoke", "ainvoke"),
+        lambda found: found[0].page_content,
+        lambda found: found[0].metadata,
+    ),
+    "langchain tool": Face(
+        LANGCHAIN,
+        "KnowledgeBotTool",
+        ("invoke", "ainvoke"),
+        lambda message: message.content,
+        lambda message: message.artifact,
+        call_of,
+        {"handle_tool_error": False},
+    ),
+    "llama-index llm": Face(
+        LLAMA_INDEX,
+        "KnowledgeBotLLM",
+        ("complete", "acomplete"),
+        lambda response: response.text,
+        lambda response: response.additional_kwargs,
+    ),
+    "llama-index chat": Face(
+        LLAMA_INDEX,
+        "KnowledgeBotLLM",
+        ("chat", "achat"),
+        lambda response: response.message.content,
+        lambda response: response.additional_kwargs,
+        list_of,
+    ),
+    "llama-index retriever": Face(
+        LLAMA_INDEX,
+        "KnowledgeBotRetriever",
+        ("retrieve", "aretrieve"),
+        lambda found: found[0].text,
+        lambda found: found[0].metadata,
+    ),
+    "llama-index query engine": Face(
+        LLAMA_INDEX, "KnowledgeBotQueryEngine", ("query", "aquery"), str, lambda one: one.metadata
+    ),
+    "llama-index chat engine": Face(
+        LLAMA_INDEX, "KnowledgeBotChatEngine", ("chat", "achat"), str, lambda one: one.metadata
+    ),
+}
+
+
+@pytest.fixture(params=FACES)
+def face(request):
+    return FACES[request.param]
+
+
+def sent_by(server):
+    return [request.json()["value"] for request in server.requests]
+
+
+def keys_of(server):
+    return {request.headers["x-api-key"] for request in server.requests}
+
+
+def told(error):
+    """The client's error; a tool of LangChain raises one of the framework's, which has it."""
+    return error if isinstance(error, KnowledgeBotError) else error.__cause__
+
+
+@awaited_or_not
+def test_a_question_is_one_message_and_its_answer_says_where_it_came_from(face, scripted, awaited):
+    said = {**MESSAGE, "answer": "At nine.\n\nSources: hours.md, rules.md"}
+    server = scripted(answer(body={"value": said}))
+    found = face.ask(face.make(Client(KEY, server.url)), awaited=awaited)
+    assert face.text(found) == said["answer"], "as the service wrote it"
+    expected = {
+        "bot_id": "bot_1",
+        "conversation_id": "conv_1",
+        "message_id": "msg_1",
+        "created_at": MESSAGE["created_at"],
+        "sources": ["hours.md", "rules.md"],
+        "found": True,
+    }
+    assert face.fields(found).items() >= expected.items()
+    assert sent_by(server) == [{"bot_id": "bot_1", "content": QUESTION}]
+
+
+@pytest.mark.parametrize(
+    ("said", "sources", "found"),
+    [
+        ({"answer": "I could not find that."}, [], False),
+        ({"answer": "Nichts gefunden.", "sources": [], "found": False}, [], False),
+        ({"sources": [{"name": "Hours, old.md"}, {"name": "b"}]}, ["Hours, old.md", "b"], True),
+    ],
+    ids=["in words", "as data", "names with commas"],
+)
+def test_an_answer_says_whether_anything_was_found(face, scripted, said, sources, found):
+    server = scripted(answer(body={**MESSAGE, **said}))
+    fields = face.fields(face.ask(face.make(Client(KEY, server.url))))
+    assert (fields["sources"], fields["found"]) == (sources, found)
+
+
+@awaited_or_not
+@pytest.mark.parametrize(
+    ("reply", "error", "delivery"),
+    [
+        (answer(400, {"code": "bad", "message": "no"}), BadRequestError, Delivery.REFUSED),
+        (
+            answer(401, {"code": "key", "message": f"no such key {KEY}"}),
+            AuthenticationError,
+            Delivery.REFUSED,
+        ),
+        (answer(402, {"code": "quota", "message": "no"}), PaymentRequiredError, Delivery.REFUSED),
+        (answer(429), RateLimitError, Delivery.REFUSED),
+        (answer(500), ServerError, Delivery.UNKNOWN),
+        (answer(body={"id": "msg_1"}), UnexpectedResponseError, Delivery.UNKNOWN),
+        (close, ConnectionLostError, Delivery.UNKNOWN),
+        (silence, RequestTimeoutError, Delivery.UNKNOWN),
+    ],
+    ids=["400", "401", "402", "429", "500", "unreadable", "closed", "silent"],
+)
+def test_an_error_says_whether_the_bot_was_asked_and_nothing_is_sent_again(  # noqa: PLR0917
+    face, scripted, reply, error, delivery, awaited
+):
+    server = scripted(reply)
+    client = Client(KEY, server.url, timeout=0.3 if reply is silence else 30, max_retries=0)
+    with pytest.raises(Exception) as caught:  # noqa: PT011 - its class is looked at below
+        face.ask(face.make(client), awaited=awaited)
+    assert isinstance(told(caught.value), error)
+    assert told(caught.value).delivery is delivery
+    assert len(server.requests) == 1
+    assert KEY not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_service_that_is_down_was_not_asked(face, scripted):
+    server = scripted(answer(body=MESSAGE))
+    server.stop()
+    with pytest.raises(Exception) as caught:  # noqa: PT011 - its class is looked at below
+        face.ask(face.make(Client(KEY, server.url, max_retries=0)))
+    assert isinstance(told(caught.value), ConnectionFailedError)
+    assert told(caught.value).delivery is Delivery.NOT_DELIVERED
+
+
+@awaited_or_not
+def test_an_empty_question_is_not_sent(face, scripted, awaited):
+    server = scripted(answer(body=MESSAGE))
+    with pytest.raises(Exception, match=r"empty|nothing to send"):
+        face.ask(face.make(Client(KEY, server.url)), " ", awaited=awaited)
+    assert server.requests == []
+
+
+def test_without_a_client_the_environment_names_the_service(face, scripted, monkeypatch):
+    with pytest.raises(ValueError, match="KNOWLEDGE_BOT_BASE_URL"):
+        face.make()
+    server = scripted(answer(body=MESSAGE))
+    monkeypatch.setenv("KNOWLEDGE_BOT_BASE_URL", server.url)
+    monkeypatch.setenv("KNOWLEDGE_BOT_API_KEY", KEY)
+    face.ask(face.make())
+    assert keys_of(server) == {KEY}
+
+
+def test_an_own_transport_is_never_gone_around(face, scripted):
+    server = scripted(answer(body=MESSAGE))
+    with httpx.Client(headers={"X-Gateway": "north"}) as http_client:
+        client = Client(KEY, server.url, http_client=http_client)
+        assert face.ask(face.make(client))
+        with pytest.raises((ConfigurationError, ValueError), match="async_client="):
+            face.ask(face.make(client), awaited=True)
+        both = face.make(client, async_client=AsyncClient("other-key", server.url))
+        assert face.ask(both, awaited=True)
+    assert keys_of(server) == {KEY, "other-key"}
+    assert len(server.requests) == 2
+
+
+def test_what_is_no_client_is_not_quoted(face):
+    for wrong in ({"client": KEY}, {"client": Client(KEY, ELSEWHERE), "async_client": KEY}):
+        with pytest.raises(ValueError, match="Client") as caught:
+            face.make(**wrong)
+        assert KEY not in f"{caught.value} {caught.value!r}"
+
+
+@pytest.mark.parametrize(
+    "duplicate", [copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))]
+)
+@awaited_or_not
+def test_a_duplicate_asks_with_the_same_key_and_not_the_environments(
+    face, scripted, monkeypatch, duplicate, awaited
+):
+    monkeypatch.setenv("KNOWLEDGE_BOT_BASE_URL", ELSEWHERE)
+    monkeypatch.setenv("KNOWLEDGE_BOT_API_KEY", "key-of-another-account")
+    server = scripted(answer(body=MESSAGE))
+    original = face.make(Client(KEY, server.url))
+    face.ask(duplicate(original), awaited=awaited)
+    face.ask(original, awaited=awaited)
+    face.ask(duplicate(original), awaited=awaited)
+    assert keys_of(server) == {KEY}
+    assert len(server.requests) == 3
+
+
+def test_the_key_is_in_no_representation(face):
+    asking = face.make(Client(KEY, ELSEWHERE))
+    shown = [repr(asking), str(asking), repr(vars(asking))]
+    shown.append(repr(getattr(asking, "__pydantic_private__", "")))
+    assert "bot_1" in shown[0]
+    assert KEY not in "".join(shown)
+
+
+async def test_awaited_questions_go_out_together(face, scripted):
+    together = 1 if "Engine" in face.name and face.ways[0] == "chat" else 30
+    barrier = threading.Barrier(together)
+    server = scripted(then(lambda _: barrier.wait(timeout=20), answer(body=MESSAGE)))
+    asking = face.make(Client(KEY, server.url))
+    found = await asyncio.gather(*(face.aask(asking) for _ in range(30)))
+    assert [face.text(one) for one in found] == ["At nine."] * 30
+
+
+async def test_a_blocking_call_works_inside_a_running_loop(face, scripted):
+    asking = face.make(Client(KEY, scripted(answer(body=MESSAGE)).url))
+    assert face.text(face.ask(asking)) == face.text(await face.aask(asking)) == "At nine."
+
+
+@on_linux
+def test_one_event_loop_after_another_is_served_and_nothing_stays_open(face, scripted):
+    asking = face.make(Client(KEY, scripted(answer(body=MESSAGE)).url))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        gc.collect()  # what other tests have left
+        warnings.simplefilter("error")
+        face.ask(asking, awaited=True)
+        before = open_files()
+        for _ in range(12):
+            assert face.text(face.ask(asking, awaited=True)) == "At nine."
+        assert until(lambda: open_files() <= before + 2)
+
+
+# Retrievers ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Found:
+    """A document or a node."""
+
+    id: str
+    text: str
+    fields: dict[str, Any]
 
 
 @pytest.fixture(params=PACKAGES)
 def retriever_of(request):
-    """`retriever_of(server, *bots, **options)`: a retriever; the options are its client's."""
+    """`retriever_of(server, *bots, **options)`: a retriever, whose limit is `limit`."""
     cls = import_module(request.param).KnowledgeBotRetriever
+    limited = "k" if request.param == LANGCHAIN else "similarity_top_k"
 
-    def make(server, *bots, drop_refusals=False, **options):
-        client = Client(KEY, server.url, **options)
-        return cls(bot_ids=list(bots or BOTS), client=client, drop_refusals=drop_refusals)
+    def make(server, *bots, limit=None, **options):
+        client = Client(KEY, server.url, max_retries=0)
+        if limit is not None:
+            options[limited] = limit
+        return cls(bot_ids=list(bots or BOTS), client=client, **options)
 
     return make
 
 
 @pytest.fixture(params=["sync", "async"])
 def retrieve(request):
-    """`retrieve(retriever, question)`: the answers of bots, as pairs of their ids and texts."""
+    """`retrieve(retriever, question)`: what it finds."""
 
-    def run(retriever, question):
+    def run(retriever, question=QUESTION):
         is_langchain = hasattr(retriever, "invoke")
         blocking, awaited = ("invoke", "ainvoke") if is_langchain else ("retrieve", "aretrieve")
         if request.param == "sync":
             found = getattr(retriever, blocking)(question)
         else:
             found = asyncio.run(getattr(retriever, awaited)(question))
-        texts = [one.page_content if is_langchain else one.text for one in found]
-        return list(zip((one.metadata["bot_id"] for one in found), texts, strict=True))
+        if is_langchain:
+            return [Found(one.id, one.page_content, one.metadata) for one in found]
+        return [Found(one.node.node_id, one.text, one.metadata) for one in found]
 
     return run
+
+
+def bots_and_texts(found):
+    return [(one.fields["bot_id"], one.text) for one in found]
 
 
 def at_once(*texts):
@@ -95,70 +415,48 @@ def at_once(*texts):
 
 
 def asked(server):
-    return [request.json()["value"]["bot_id"] for request in server.requests]
+    return [value["bot_id"] for value in sent_by(server)]
 
 
 def test_several_bots_are_asked_at_once_and_answer_in_their_order(retriever_of, retrieve, scripted):
     texts = ["Answer 1.", "Answer 2.", "Answer 3."]
     server = scripted(*at_once(*texts))
-    found = retrieve(retriever_of(server), QUESTION)
+    found = bots_and_texts(retrieve(retriever_of(server)))
     assert [bot for bot, _ in found] == BOTS
     assert dict(found) == dict(zip(asked(server), texts, strict=True))
 
 
 def test_a_bot_named_twice_is_asked_once(retriever_of, retrieve, scripted):
     server = scripted(answer(body=MESSAGE))
-    assert retrieve(retriever_of(server, "bot_1", "bot_1"), QUESTION) == [("bot_1", "At nine.")]
+    found = retrieve(retriever_of(server, "bot_1", "bot_1"))
+    assert bots_and_texts(found) == [("bot_1", "At nine.")]
     assert asked(server) == ["bot_1"]
 
 
-@pytest.mark.parametrize(("bot", "question"), [("col_1", QUESTION), ("bot_1", " ")])
-def test_what_cannot_be_asked_is_not_sent(retriever_of, retrieve, scripted, bot, question):
+def test_what_is_no_bot_is_not_asked(retriever_of, retrieve, scripted):
     server = scripted(answer(body=MESSAGE))
     with pytest.raises(ConfigurationError):
-        retrieve(retriever_of(server, bot), question)
+        retrieve(retriever_of(server, "col_1"))
     assert server.requests == []
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+@pytest.mark.parametrize(
+    "bots",
+    [{}, {"bot_id": "bot_1", "bot_ids": ["bot_2"]}, {"bot_ids": []}, {"bot_ids": "bot_1"}],
+    ids=["none", "both", "empty", "text"],
+)
+def test_one_bot_or_several_are_named(package, bots):
+    with pytest.raises(ValueError, match="bot"):
+        import_module(package).KnowledgeBotRetriever(**bots, client=Client(KEY, ELSEWHERE))
 
 
 def test_refusals_are_left_out_on_demand(retriever_of, retrieve, scripted):
     texts = ["At nine.", "I could not find that.", "Sorry, I cannot answer that."]
     server = scripted(*at_once(*texts), *at_once(*texts))
-    assert len(retrieve(retriever_of(server), QUESTION)) == 3
-    kept = retrieve(retriever_of(server, drop_refusals=True), QUESTION)
-    assert [text for _, text in kept] == ["At nine."]
-
-
-@pytest.mark.parametrize(
-    ("reply", "error", "delivery"),
-    [
-        (answer(400, {"code": "bad", "message": "no"}), BadRequestError, Delivery.REFUSED),
-        (answer(401, {"code": "key", "message": "no"}), AuthenticationError, Delivery.REFUSED),
-        (answer(402, {"code": "quota", "message": "no"}), PaymentRequiredError, Delivery.REFUSED),
-        (answer(429), RateLimitError, Delivery.REFUSED),
-        (answer(500), ServerError, Delivery.UNKNOWN),
-        (answer(body={"id": "msg_1"}), UnexpectedResponseError, Delivery.UNKNOWN),
-        (close, ConnectionLostError, Delivery.UNKNOWN),
-        (silence, RequestTimeoutError, Delivery.UNKNOWN),
-    ],
-    ids=["400", "401", "402", "429", "500", "unreadable", "closed", "silent"],
-)
-def test_an_error_says_whether_the_bot_was_asked_and_nothing_is_sent_again(  # noqa: PLR0917
-    retriever_of, retrieve, scripted, reply, error, delivery
-):
-    server = scripted(reply)
-    timeout = 0.5 if reply is silence else 30
-    with pytest.raises(error) as caught:
-        retrieve(retriever_of(server, "bot_1", timeout=timeout, max_retries=0), QUESTION)
-    assert caught.value.delivery is delivery
-    assert len(server.requests) == 1
-    assert KEY not in "".join(traceback.format_exception(caught.value))
-
-
-def test_a_service_that_is_down_is_an_error_with_advice(retriever_of, retrieve, scripted):
-    server = scripted(answer(body=MESSAGE))
-    server.stop()
-    with pytest.raises(ConnectionFailedError, match="Check the base URL"):
-        retrieve(retriever_of(server, "bot_1", max_retries=0), QUESTION)
+    assert len(retrieve(retriever_of(server))) == 3
+    (kept,) = retrieve(retriever_of(server, drop_refusals=True))
+    assert kept.text == "At nine."
 
 
 def test_one_failing_bot_fails_the_question_once_all_have_answered(
@@ -173,12 +471,86 @@ def test_one_failing_bot_fails_the_question_once_all_have_answered(
 
     server = scripted(answer(402), late)
     with pytest.raises(PaymentRequiredError):
-        retrieve(retriever_of(server), QUESTION)
+        retrieve(retriever_of(server))
     assert len(answered) == 2
     assert sorted(asked(server)) == BOTS
 
 
-# The passages that an answer names ----------------------------------------------------------------
+# Passages -----------------------------------------------------------------------------------------
+
+
+def passage(number, **more):
+    return {
+        "id": f"pas_{number}",
+        "source_id": f"src_{number}",
+        "name": f"{number}.md",
+        "url": None,
+        "revision": "r1",
+        "text": f"Passage {number}.",
+        "score": float(number),
+        "found": True,
+        **more,
+    }
+
+
+@pytest.fixture
+def searched(scripted):
+    """A server that announces passages and finds these for each bot."""
+
+    def start(**of_bots):
+        def reply_to(request):
+            return answer(body={"value": {"data": of_bots[request.json()["value"]["bot_id"]]}})
+
+        announced = answer(body="pong", headers={"Knowledge-Bot-Extensions": "passages=1"})
+        return scripted(on_ping=announced, reply_to=reply_to)
+
+    return start
+
+
+def test_passages_are_found_and_no_bot_is_asked(retriever_of, retrieve, searched):
+    server = searched(bot_1=[passage(1, url="https://h.example/")])
+    fields = {
+        "bot_id": "bot_1",
+        "source": "1.md",
+        "source_id": "src_1",
+        "url": "https://h.example/",
+        "revision": "r1",
+        "passage_id": "pas_1",
+        "score": 1.0,
+        "found": True,
+    }
+    found = retrieve(retriever_of(server, "bot_1"))
+    assert found == [Found("pas_1", "Passage 1.", fields)]
+    (request,) = server.requests
+    assert request.path == "/public/v1/search"
+    assert request.json() == {"value": {"query": QUESTION, "limit": 5, "bot_id": "bot_1"}}
+
+
+def test_the_best_of_each_bot_come_in_turn_and_each_once(retriever_of, retrieve, searched):
+    server = searched(
+        bot_1=[passage(1), passage(2), passage(3)],
+        bot_2=[passage(2), passage(4, found=False)],
+        bot_3=[],
+    )
+    found = retrieve(retriever_of(server))
+    assert [one.id for one in found] == ["pas_1", "pas_2", "pas_4", "pas_3"]
+    assert [one.fields["bot_id"] for one in found] == ["bot_1", "bot_2", "bot_2", "bot_1"]
+    assert [one.id for one in retrieve(retriever_of(server, limit=2))] == ["pas_1", "pas_2"]
+    assert server.requests[-1].json()["value"]["limit"] == 2
+    about = retrieve(retriever_of(server, drop_refusals=True))
+    assert [one.id for one in about] == ["pas_1", "pas_2", "pas_3"]
+
+
+def test_what_a_ledger_does_not_know_of_a_passages_source_is_said(
+    retriever_of, retrieve, searched, tmp_path
+):
+    ledger, memory = tmp_path / "ledger.db", MemoryService()
+    with Client(KEY, "https://service.test", transport=memory.transport) as client:
+        ingest(client, [Text(name="1.md", content="x")], collections="col_default", ledger=ledger)
+    (found,) = retrieve(retriever_of(searched(bot_1=[passage(1)]), "bot_1", ledger=ledger))
+    (freshness,) = found.fields["freshness"]
+    assert (freshness["source_id"], freshness["verdict"]) == ("src_1", "unknown")
+
 
 CITING = {
     **MESSAGE,
@@ -200,7 +572,8 @@ def test_the_passages_of_an_answer_are_retrieved_where_none_can_be_searched(
     retriever_of, retrieve, scripted
 ):
     server = scripted(answer(body=CITING))
-    assert retrieve(retriever_of(server, "bot_1"), QUESTION) == [("bot_1", "We open at nine.")]
+    found = retrieve(retriever_of(server, "bot_1"))
+    assert bots_and_texts(found) == [("bot_1", "We open at nine.")]
 
 
 def langchain_citation(client):
@@ -286,6 +659,77 @@ def test_a_function_that_finds_no_question_is_an_error_before_anything_is_sent(
     assert server.requests == []
 
 
+# Checks -------------------------------------------------------------------------------------------
+
+OPEN = Question(ask="When do you open?", contains="9:30", sources="hours.md")
+LEADS = Question(ask="Who leads it?", contains="Mia")
+ANSWERS = {OPEN.ask: "At 9:30.\n\nSources: hours.md", LEADS.ask: "Max does."}
+
+
+@pytest.fixture(params=["langchain model", "langchain retriever", "llama-index query engine"])
+def checked(request):
+    """`checked(server, questions, **options)`: the report on a class, by either function."""
+    face = FACES[request.param]
+    module = import_module(face.package)
+    name = "check_runnable" if face.package == LANGCHAIN else "check_query_engine"
+
+    def run(server, questions, *, awaited=False, **options):
+        asking = face.make(Client(KEY, server.url, max_retries=0))
+        if awaited:
+            return asyncio.run(getattr(module, f"a{name}")(asking, questions, **options))
+        return getattr(module, name)(asking, questions, **options)
+
+    return run
+
+
+def replying(request):
+    asked = request.json()["value"]["content"]
+    return answer(body={**MESSAGE, "answer": ANSWERS[asked]})
+
+
+@awaited_or_not
+def test_every_class_gets_the_verdicts_of_its_bot(checked, scripted, awaited):
+    report = checked(scripted(reply_to=replying), [OPEN, LEADS], awaited=awaited)
+    assert [str(one.verdict) for one in report.results] == ["passed", "failed"]
+
+
+@awaited_or_not
+def test_a_lost_answer_may_have_been_sent(checked, scripted, awaited):
+    (result,) = checked(scripted(close), [OPEN], awaited=awaited).results
+    assert str(result.verdict) == "unanswered"
+    assert result.reason.endswith("The message may have been sent.")
+
+
+def test_an_account_without_means_ends_a_check(checked, scripted):
+    report = checked(scripted(answer(402)), [OPEN, LEADS], concurrency=1, wait=60)
+    assert report.stopped is CheckStop.PAYMENT
+    assert [str(one.verdict) for one in report.results] == ["unanswered", "unasked"]
+
+
+@awaited_or_not
+@pytest.mark.parametrize(
+    ("questions", "options"), [([OPEN], {"concurrency": 0}), ([OPEN], {"interval": 0}), ([], {})]
+)
+def test_nothing_is_asked_where_a_check_cannot_be(checked, scripted, questions, options, awaited):
+    server = scripted(close)
+    with pytest.raises(ConfigurationError):
+        checked(server, questions, awaited=awaited, **options)
+    assert server.started == 0
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"answer": "At 9:30.\n\nSources: Hours, fees.md, hours.md"},
+        {"answer": "At 9:30.", "sources": [{"name": "Hours, fees.md"}, {"name": "hours.md"}]},
+    ],
+    ids=["in words", "as data"],
+)
+def test_names_of_sources_may_hold_commas(checked, scripted, said):
+    question = Question(ask="When?", contains="9:30", sources=["Hours, fees.md", "hours.md"])
+    assert checked(scripted(answer(body={**MESSAGE, **said})), [question]).ok
+
+
 # Tools --------------------------------------------------------------------------------------------
 
 NAMED = {
@@ -296,6 +740,16 @@ NAMED = {
     "bot_5": ("R&D (internal)", "ask_r_d_internal"),
     "bot_6": ("Bot", "ask_6"),  # `ask_bot` asks any of them
 }
+
+
+def test_bots_in_any_script_have_names_that_models_take_and_that_differ():
+    bots = [("a.b", "A"), ("a_b", "A"), ("日本", "日本"), ("中国", "中国"), ("Café", "日本")]
+    bots += [("x" * 80, "x" * 90), ("x" * 81, "x" * 91), ("日" * 90, "-"), ("-", "R&D, hours")]
+    names = tool_names([Bot(id=f"bot_{bot_id}", name=name) for bot_id, name in bots])
+    names += [tool_name(bot_id) for bot_id, _ in bots if bot_id not in ("a.b", "Café", "-")]
+    assert all(re.fullmatch(r"ask_[a-zA-Z0-9_-]{1,60}", name) for name in names)
+    assert len(set(names[: len(bots)])) == len(bots)
+    assert {"ask_cafe", "ask_r_d_hours"} <= {*names, tool_name("Café")}
 
 
 def langchain_names(client):

@@ -1,6 +1,6 @@
 """Checks of any runnable: questions with expected answers."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Unpack
 
 from langchain_core.documents import Document
@@ -40,9 +40,10 @@ def check_runnable(
             a text.
         to_text: turns the runnable's output into a text. By default it may be a text, a message,
             documents, or a mapping with one of these as `answer`, `output`, `result`, `text` or
-            `messages`. Names of sources are the documents' `source`, or the list at the end of
-            the text as the service's bots write it. A question with `fresh` needs a model or a
-            retriever with a `ledger`, whose message or documents are the output.
+            `messages`. Names of sources are the documents' `source`, the `sources` that a bot's
+            message has in its metadata, or the list at the end of the text as the service's bots
+            write it. A question with `fresh` needs a model or a retriever with a `ledger`, whose
+            message or documents are the output.
         config: passed to each `invoke`.
         options: how the check runs; see `knowledge_bot.checks.CheckOptions`.
 
@@ -99,22 +100,34 @@ def _answer(output: Any, to_text: Callable[[Any], str] | None) -> Answer:
         return _answer_of_documents(output)
     if isinstance(output, list) and isinstance(output[-1], BaseMessage):
         output = output[-1]
-    freshness = None
+    kept: dict[str, Any] = {}
     if isinstance(output, BaseMessage):
-        freshness, output = output.response_metadata.get("freshness"), output.text
+        kept, output = output.response_metadata, output.text
     if not isinstance(output, str):
         raise TypeError(
             f"the runnable's output is {type(output).__name__}, which has no known text; "
             "pass to_text="
         )
-    return Answer(str(output), freshness=freshness)
+    answer = Answer(str(output), found=_found([kept]), freshness=kept.get("freshness"))
+    return answer.with_sources(list(_named([kept])))
 
 
 def _answer_of_documents(found: list[Document]) -> Answer:
     if not found:
         return Answer("", found=False)
-    sources = tuple(str(one.metadata["source"]) for one in found if "source" in one.metadata)
+    kept = [one.metadata for one in found]
     text = "\n\n".join(one.page_content for one in found)
-    compared = [one.metadata.get("freshness") for one in found]
+    compared = [one.get("freshness") for one in kept]
     freshness = None if None in compared else [one for some in compared for one in some or ()]
-    return Answer(text, sources or None, freshness=freshness)
+    return Answer(text, found=_found(kept), freshness=freshness).with_sources(list(_named(kept)))
+
+
+def _found(kept: list[dict[str, Any]]) -> bool | None:
+    said = [found for one in kept if isinstance(found := one.get("found"), bool)]
+    return any(said) if said else None
+
+
+def _named(kept: list[dict[str, Any]]) -> Iterator[str]:
+    for one in kept:
+        names = one["source"] if "source" in one else one.get("sources")
+        yield from map(str, names if isinstance(names, list) else filter(None, [names]))

@@ -1,7 +1,6 @@
 """Checks of any query engine: questions with expected answers."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from typing import Any, Unpack
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
@@ -71,9 +70,7 @@ async def acheck_query_engine(
 def _answer(response: Any) -> Answer:
     freshness = (response.metadata or {}).get("freshness")
     answer = Answer(str(response), found=_found(response), freshness=freshness)
-    sources = tuple(_named(response.source_nodes))
-    # If the names come from this text, `Answer` reads them there, with their commas.
-    return answer if sources in ((), answer.source_names) else replace(answer, listed=sources)
+    return answer.with_sources(list(_named(response.source_nodes)))
 
 
 def _found(response: Any) -> bool | None:

@@ -3,12 +3,10 @@
 import asyncio
 import json
 import threading
-import warnings
 
 import pytest
 from langchain_core.caches import InMemoryCache
 from langchain_core.exceptions import ModelError
-from langchain_core.load import dumps
 from langchain_core.messages import HumanMessage, trim_messages
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import RunnableLambda
@@ -16,15 +14,12 @@ from langgraph.graph import MessagesState, StateGraph
 from langgraph.types import RetryPolicy
 
 from calls import KEY
-from knowledge_bot import Client, ConnectionLostError, Delivery, RequestTimeoutError
+from knowledge_bot import Client, ConnectionLostError
 from knowledge_bot.conversations import ForkError, Heads, HeadsError
 from knowledge_bot.transcripts import Turn, render
 from langchain_knowledge_bot import ChatKnowledgeBot
-from langchain_knowledge_bot.model_errors import ChatError, PassingChatError
+from langchain_knowledge_bot.model_errors import ChatError
 from scripted_server import answer, close, silence, then
-from waiting import on_linux, open_files, until
-
-BUSY = answer(429, {"code": "busy", "message": "later"}, {"Retry-After": "0"})
 
 
 @pytest.fixture
@@ -129,46 +124,6 @@ def test_a_trimmed_list_finds_its_conversation_by_the_id_of_the_call(invoke, bot
     assert list(bots.threads.values()) == [["one", "two"]]
 
 
-@pytest.mark.parametrize("times", [2, 5])
-def test_forks_that_are_asked_at_once_each_have_a_conversation(bot, bots, times):
-    first = bot.invoke("one")
-    forks = [["one", first, ("human", f"fork {number}")] for number in range(times)]
-    answers = bot.batch(forks)
-    assert len({conversation_of(each) for each in answers}) == times
-    assert all(sum("fork" in said for said in result) == 1 for result in bots.threads.values())
-
-
-def test_a_fork_may_be_refused_or_continue_the_old_conversation(invoke, bots):
-    def asked(on_fork):
-        bot = ChatKnowledgeBot(bot_id="bot_1", on_fork=on_fork, **bots.fields)
-        first = invoke(bot, "one")
-        invoke(bot, [first, ("human", "two")])
-        return conversation_of(first), invoke(bot, [first, ("human", "fork")])
-
-    conversation, message = asked("continue")
-    assert conversation_of(message) == conversation
-    with pytest.raises(ModelError, match="has gone on since"):
-        asked("error")
-    assert "fork" not in bots.contents[-1]
-
-
-def test_a_late_answer_fails_once_and_its_message_is_never_sent_there_again(invoke, bots):
-    heads = Heads()
-    bot = ChatKnowledgeBot(bot_id="bot_1", heads=heads, **bots.fields)
-    impatient = ChatKnowledgeBot(bot_id="bot_1", heads=heads, timeout=1, **bots.fields)
-    first = invoke(bot, "one")
-    history = ["one", first, ("human", "two")]
-    bots.lose_next.append(silence)
-    with pytest.raises(RequestTimeoutError, match="may have acted") as caught:
-        invoke(impatient.with_retry(), history)
-    assert isinstance(caught.value, ModelError)
-    assert caught.value.is_retryable is False
-    assert bots.contents == ["one", "two"]
-    again = invoke(bot, history)  # as a retry of a whole chain would
-    assert conversation_of(again) != conversation_of(first)
-    assert bots.times_sent("two") == dict.fromkeys(bots.threads, 1)
-
-
 def test_a_whole_chain_that_is_retried_says_nothing_twice_in_a_conversation(invoke, bots):
     bot = ChatKnowledgeBot(bot_id="bot_1", **bots.fields)
     first = invoke(bot, "one")
@@ -200,33 +155,6 @@ def test_a_graph_that_retries_says_nothing_twice_in_a_conversation(invoke, bot, 
     else:
         invoke(compiled, messages)
         assert bots.times_sent("two") == dict.fromkeys(bots.threads, 1)
-
-
-def test_a_lost_message_is_not_sent_again_into_a_conversation_named_by_id(invoke, bots):
-    home = bots.conversation("home")
-    bot = ChatKnowledgeBot(bot_id="bot_1", conversation_id=home, **bots.fields)
-    bots.lose_next.append(close)
-    with pytest.raises(ModelError):
-        invoke(bot, "one")
-    with pytest.raises(ModelError, match="this very message was sent") as caught:
-        invoke(bot, "one")
-    assert caught.value.delivery is Delivery.NOT_DELIVERED
-    invoke(bot, "another")
-    assert bots.threads == {home: ["one", "another"]}
-
-
-@pytest.mark.parametrize("refusal", [BUSY, answer(503, b"", {"Retry-After": "0"})])
-def test_with_retry_sends_again_what_was_refused_for_the_moment(invoke, bots, refusal):
-    bot = ChatKnowledgeBot(bot_id="bot_1", max_retries=0, **bots.fields)
-    first = invoke(bot, "one")
-    bots.refuse_next.append(refusal)
-    with pytest.raises(PassingChatError) as caught:
-        invoke(bot, [first, ("human", "two")])
-    assert caught.value.is_retryable is True
-    bots.refuse_next.append(refusal)
-    patient = bot.with_retry(wait_exponential_jitter=False)
-    assert conversation_of(invoke(patient, [first, ("human", "two")])) == conversation_of(first)
-    assert list(bots.threads.values()) == [["one", "two"]]
 
 
 def test_a_cancelled_call_counts_as_lost(bots):
@@ -283,23 +211,6 @@ def test_answers_are_cached_on_demand_alone_and_for_the_same_service(invoke, bot
     assert len(bots.received) == 3
 
 
-async def test_a_hundred_calls_at_once_are_all_answered(bot, bots):
-    answers = await bot.abatch([f"question {number}." for number in range(100)])
-    assert len({conversation_of(each) for each in answers}) == 100
-    assert sorted(bots.contents) == sorted(f"question {number}." for number in range(100))
-
-
-@on_linux
-def test_many_event_loops_one_after_another_leave_nothing_open(bot):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        asyncio.run(bot.ainvoke("warm up"))
-        before = open_files()
-        for number in range(20):
-            assert asyncio.run(bot.ainvoke(f"question {number}")).content
-        assert until(lambda: open_files() <= before + 10)
-
-
 def test_tokens_are_estimated_for_trimming(bot):
     assert 0 < bot.get_num_tokens_from_messages([HumanMessage("How long is the loan?")]) < 20
     assert 0 < bot.get_num_tokens("How long is the loan?") < 20
@@ -329,33 +240,6 @@ def test_sources_are_annotations_and_a_refusal_is_reported(invoke, scripted):
     assert refusal.response_metadata["sources"] == []
     assert refusal.response_metadata["found"] is False
     assert refusal.content_blocks == [{"type": "text", "text": none["answer"]}]
-
-
-def test_several_workers_share_their_heads(bots, tmp_path):
-    heads = f"sqlite:///{tmp_path / 'heads.db'}"
-    one, another = (
-        ChatKnowledgeBot(bot_id="bot_1", heads=heads, timeout=timeout, **bots.fields)
-        for timeout in (5, 6)  # so that they have clients of their own, as processes have
-    )
-    first = one.invoke("one")
-    second = one.invoke(["one", first, ("human", "two")])
-    fork = another.invoke(["one", first, ("human", "fork")])
-    assert conversation_of(second) == conversation_of(first) != conversation_of(fork)
-    assert conversation_of(another.invoke(["one", first, "two", second, "three"])) == (
-        conversation_of(first)
-    )
-    assert "heads.db" not in repr(one)
-    assert "heads" not in json.loads(dumps(one))["kwargs"]
-
-
-def test_a_correction_reaches_the_bot(invoke, bot, bots):
-    history = [HumanMessage("My dog is called Rex.")]
-    history.append(invoke(bot, history))
-    corrected = [HumanMessage("My dog is called Bello."), history[1], HumanMessage("Its name?")]
-    reply = invoke(bot, corrected)
-    assert conversation_of(reply) != conversation_of(history[1])
-    assert "Bello" in bots.contents[-1]
-    assert "Rex" not in "".join(bots.threads[conversation_of(reply)])
 
 
 def test_unusable_heads_and_forks_are_errors_of_their_own(invoke, bots, tmp_path):

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import threading
 
 import pytest
 from langchain_core.documents import Document
@@ -11,15 +10,14 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableConfig, RunnableLambda
 
 from calls import KEY, MESSAGE
-from knowledge_bot import ConfigurationError, PaymentRequiredError
-from knowledge_bot.checks import CheckStop, Question
+from knowledge_bot.checks import Question
 from langchain_knowledge_bot import (
     ChatKnowledgeBot,
     KnowledgeBotRetriever,
     acheck_runnable,
     check_runnable,
 )
-from scripted_server import answer, close
+from scripted_server import answer
 
 OPEN = Question(ask="When do you open?", contains="9:30", sources="hours.md")
 LEADS = Question(ask="Who leads it?", contains="Mia")
@@ -116,19 +114,6 @@ def test_what_a_runnable_raises_is_a_reason_and_asked_again(check):
     assert (report.ok, report.results[0].attempts) == (True, 2)
 
 
-def test_a_lost_answer_of_a_bot_says_that_the_message_may_have_been_sent(check, scripted):
-    lost = {"api_key": KEY, "base_url": scripted(close).url, "max_retries": 0}
-    report = check(ChatKnowledgeBot(bot_id="bot_1", **lost), [OPEN])
-    assert report.results[0].reason.endswith("The message may have been sent.")
-
-
-def test_an_account_without_means_ends_it(check, scripted):
-    poor = {"api_key": KEY, "base_url": scripted(answer(402, {"message": "used up"})).url}
-    report = check(ChatKnowledgeBot(bot_id="bot_1", **poor), [OPEN, LEADS], concurrency=1, wait=60)
-    assert (report.stopped, verdicts(report)) == (CheckStop.PAYMENT, ["unanswered", "unasked"])
-    assert PaymentRequiredError.advice in report.stop_reason
-
-
 def test_the_configuration_goes_along(check):
     def tagged(_: str, config: RunnableConfig) -> str:
         return " ".join(config["tags"])
@@ -139,27 +124,3 @@ def test_the_configuration_goes_along(check):
         config={"tags": ["nightly"]},
     )
     assert report.ok
-
-
-def test_at_most_so_many_are_under_way(check):
-    lock, now, most = threading.Lock(), [0], [0]
-
-    def slow(_):
-        with lock:
-            now[0] += 1
-            most[0] = max(most[0], now[0])
-        threading.Event().wait(0.05)
-        with lock:
-            now[0] -= 1
-        return "x"
-
-    many = [Question(ask=f"{number}?", contains="x") for number in range(12)]
-    assert check(RunnableLambda(slow), many, concurrency=3).ok
-    assert most == [3]
-
-
-def test_bad_arguments_are_refused_before_anything_is_asked(check):
-    with pytest.raises(ConfigurationError, match="interval: expected"):
-        check(RunnableLambda(lambda _: 1 / 0), [OPEN], interval=0)
-    with pytest.raises(ConfigurationError, match="there are none"):
-        check(RunnableLambda(lambda _: 1 / 0), [])

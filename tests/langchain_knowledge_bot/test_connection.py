@@ -1,22 +1,16 @@
 """How an object finds the service, and that its key shows nowhere."""
 
 import asyncio
-import copy
 import gc
-import json
-import pickle
 import re
-import traceback
 import warnings
 
-import httpx
 import pytest
-from langchain_core.load import dumpd, dumps
 from langchain_core.runnables import ConfigurableField
 from pydantic import SecretStr, ValidationError
 
 from calls import KEY, MESSAGE
-from knowledge_bot import AsyncClient, AuthenticationError, Client, ConfigurationError
+from knowledge_bot import AsyncClient, Client
 from knowledge_bot._model_settings import WITHOUT_EFFECT
 from langchain_knowledge_bot import (
     ChatKnowledgeBot,
@@ -42,14 +36,6 @@ def test_the_key_and_the_address_are_taken_from_the_arguments(invoke, scripted, 
     assert server.requests[0].headers["x-api-key"] == KEY
 
 
-def test_the_key_and_the_address_are_taken_from_the_environment(invoke, scripted, monkeypatch):
-    server = scripted(answer(body=MESSAGE))
-    monkeypatch.setenv("KNOWLEDGE_BOT_BASE_URL", server.url)
-    monkeypatch.setenv("KNOWLEDGE_BOT_API_KEY", KEY)
-    invoke(KnowledgeBotRetriever(bot_id="bot_1"), QUESTION)
-    assert server.requests[0].headers["x-api-key"] == KEY
-
-
 def test_a_given_client_and_its_settings_are_used(invoke, scripted):
     server = scripted(answer(429, {"code": "busy", "message": "later"}), answer(body=MESSAGE))
     with Client(KEY, server.url, max_retries=0) as client:
@@ -71,21 +57,6 @@ def test_a_client_and_another_key_do_not_go_together():
         KnowledgeBotRetriever(bot_id="bot_1", client=Client(KEY, ELSEWHERE), api_key="another-key")
     with pytest.raises(ValidationError, match="needs client="):
         KnowledgeBotRetriever(bot_id="bot_1", async_client=AsyncClient(KEY, ELSEWHERE))
-
-
-def test_an_own_transport_is_never_gone_around(scripted):
-    server = scripted(answer(body=MESSAGE))
-    with httpx.Client(headers={"X-Gateway": "north"}) as http_client:
-        client = Client(KEY, server.url, http_client=http_client)
-        retriever = KnowledgeBotRetriever(bot_id="bot_1", client=client)
-        assert retriever.invoke(QUESTION)
-        with pytest.raises(ConfigurationError, match="async_client="):
-            asyncio.run(retriever.ainvoke(QUESTION))
-        both = KnowledgeBotRetriever(
-            bot_id="bot_1", client=client, async_client=AsyncClient("other-key", server.url)
-        )
-        assert asyncio.run(both.ainvoke(QUESTION))
-    assert [r.headers["x-api-key"] for r in server.requests] == [KEY, "other-key"]
 
 
 def test_configurable_fields_may_change_the_service(invoke, scripted):
@@ -175,84 +146,3 @@ def test_an_argument_without_its_name_is_an_error_that_names_it(cls, named):
 )
 def test_type_checkers_see_every_field(cls, expected):
     assert expected == cls.model_fields.keys()
-
-
-def pickled(original):
-    return pickle.loads(pickle.dumps(original))
-
-
-@pytest.mark.parametrize(
-    "duplicate", [copy.copy, copy.deepcopy, lambda original: original.model_copy(), pickled]
-)
-@pytest.mark.parametrize("given", ["fields", "client"])
-@pytest.mark.parametrize("cls", [KnowledgeBotRetriever, ChatKnowledgeBot, KnowledgeBotTool])
-def test_a_duplicate_asks_the_same_service_with_the_same_key(
-    invoke, scripted, duplicate, given, cls
-):
-    asked = {"question": QUESTION} if cls is KnowledgeBotTool else QUESTION
-    server = scripted(answer(body=MESSAGE))
-    connection = (
-        {"api_key": KEY, "base_url": server.url}
-        if given == "fields"
-        else {"client": Client(KEY, server.url)}
-    )
-    original = cls(bot_id="bot_1", **connection)
-    invoke(original, asked)
-    invoke(duplicate(original), asked)
-    assert [request.headers["x-api-key"] for request in server.requests] == [KEY, KEY]
-
-
-@pytest.mark.parametrize("given", ["fields", "client"])
-def test_the_key_shows_in_no_representation(given):
-    connection = (
-        {"api_key": KEY, "base_url": ELSEWHERE}
-        if given == "fields"
-        else {"client": Client(KEY, ELSEWHERE)}
-    )
-    retriever = KnowledgeBotRetriever(bot_id="bot_1", **connection)
-    shown = [repr(retriever), str(retriever), repr(vars(retriever)), dumps(retriever)]
-    shown += [json.dumps(dumpd(retriever)), repr(retriever.__pydantic_private__)]
-    shown += [str(retriever.model_dump()), retriever.model_dump_json()]
-    assert all("bot_1" in text for text in shown[:5] + shown[6:])
-    assert KEY not in "".join(shown)
-
-
-def test_a_misspelt_field_is_an_error():
-    with pytest.raises(ValidationError, match=r"top_k\n +Extra inputs are not permitted"):
-        KnowledgeBotRetriever(bot_id="bot_1", api_key=KEY, base_url=ELSEWHERE, top_k=2)
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"bot_id": "bot_1", "api_kye": KEY, "base_url": ELSEWHERE},
-        {"api_key": KEY, "base_url": ELSEWHERE},
-        {"bot_id": "bot_1", "bot_ids": ["bot_2"], "api_key": KEY, "base_url": ELSEWHERE},
-        {"bot_id": "bot_1", "k": 0, "api_key": KEY, "base_url": ELSEWHERE},
-        {"bot_ids": [], "api_key": KEY, "base_url": ELSEWHERE},
-        {"bot_id": "bot_1", "api_key": [KEY], "base_url": ELSEWHERE},
-        {"bot_id": "bot_1", "api_key": f"{KEY} ", "base_url": ELSEWHERE},
-        {"bot_id": "bot_1", "api_key": KEY, "base_url": "not a url"},
-        {"bot_id": "bot_1", "client": KEY},
-    ],
-    ids=",".join,
-)
-@pytest.mark.parametrize(
-    "make",
-    [lambda fields: KnowledgeBotRetriever(**fields), KnowledgeBotRetriever.model_validate],
-    ids=["made", "validated"],
-)
-def test_a_wrong_field_is_an_error_that_does_not_hold_the_key(fields, make):
-    with pytest.raises(ValidationError) as caught:
-        make(fields)
-    error = caught.value
-    shown = [str(error), repr(error), str(error.errors()), error.json()]
-    assert KEY not in "".join(shown + traceback.format_exception(error))
-
-
-def test_a_wrong_key_says_what_to_check(invoke, scripted):
-    server = scripted(answer(401, {"code": "unauthorized", "message": "no such key"}))
-    retriever = KnowledgeBotRetriever(bot_id="bot_1", api_key=KEY, base_url=server.url)
-    with pytest.raises(AuthenticationError, match="Check the API key") as caught:
-        invoke(retriever, QUESTION)
-    assert KEY not in "".join(traceback.format_exception(caught.value))

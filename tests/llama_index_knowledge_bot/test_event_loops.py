@@ -84,21 +84,3 @@ def test_the_framework_s_own_loops_inside_many_running_ones_leave_no_files_open(
             assert "At nine." in asyncio.run(once())
         assert until(lambda: open_files() <= before + MORE_OPEN_FILES)
     assert service.calls == (LOOPS + 1) * 2
-
-
-def test_awaited_calls_of_many_loops_leave_no_files_open(start):
-    service = start()
-    client = Client(KEY, service.url)
-    llm = KnowledgeBotLLM("bot_1", client=client)
-    engine = KnowledgeBotQueryEngine("bot_1", client=client)
-    chat = KnowledgeBotChatEngine("bot_1", client=client)
-
-    async def each_once():
-        await asyncio.gather(llm.acomplete(QUESTION), engine.aquery(QUESTION), chat.achat(QUESTION))
-
-    asyncio.run(each_once())
-    before = open_files()
-    for _ in range(LOOPS):
-        asyncio.run(each_once())
-    assert until(lambda: open_files() <= before + MORE_OPEN_FILES)
-    assert service.calls == (LOOPS + 1) * 3

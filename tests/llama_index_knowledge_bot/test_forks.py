@@ -255,15 +255,3 @@ def play(bots, address, seed, turns, workers):
 
 def test_workers_never_answer_with_turns_that_are_not_in_the_history(bots, shared):
     assert play(bots, shared, 1, 80, workers=3) == []
-
-
-def test_workers_without_shared_heads_do(bots):
-    # What the test before shows is then not the luck of the draw.
-    assert play(bots, None, 1, 40, workers=3) != []
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("seed", range(10))
-def test_four_workers_never_answer_with_turns_that_are_not_in_the_history(bots, shared, seed):
-    assert play(bots, shared, seed, 400, workers=4) == []

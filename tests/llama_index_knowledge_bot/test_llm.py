@@ -1,9 +1,7 @@
 """What a bot in the place of a language model sends, and what it refuses to send."""
 
 import asyncio
-import copy
 import inspect
-import pickle
 from typing import Any
 
 import pytest
@@ -12,7 +10,6 @@ from llama_index.core.prompts import ChatPromptTemplate
 
 from calls import KEY, MESSAGE
 from knowledge_bot import (
-    AuthenticationError,
     Client,
     ConfigurationError,
     Delivery,
@@ -238,22 +235,6 @@ def test_an_image_before_the_question_is_told_as_one(start, method):
     assert read(contents(service)[0]).turns[0] == Turn("user", " [image] ")
 
 
-@pytest.mark.parametrize("method", COMPLETING + CHATTING)
-def test_an_empty_question_is_not_sent(start, method):
-    service = start()
-    with pytest.raises(ConfigurationError, match=r"prompt: is empty|End the list with a question"):
-        call(llm_of(service), method, [ChatMessage(" ")] if method in CHATTING else " ")
-    assert service.calls == 0
-
-
-@pytest.mark.parametrize("method", COMPLETING + CHATTING)
-def test_a_wrong_key_is_reported(scripted, method):
-    server = scripted(answer(401, {"code": "key", "message": "unknown"}))
-    with pytest.raises(AuthenticationError, match="Check the API key") as caught:
-        call(llm_of(server), method, TALK if method in CHATTING else "x")
-    assert KEY not in str(caught.value)
-
-
 @pytest.mark.parametrize("method", ["stream_complete", "stream_chat"])
 def test_a_stream_that_nobody_reads_sends_nothing(start, method):
     service = start()
@@ -307,24 +288,3 @@ def test_an_argument_that_cannot_be_used_is_named_and_a_key_is_not_quoted(option
     with pytest.raises(ConfigurationError, match=expected) as caught:
         KnowledgeBotLLM("bot_1", **{"client": Client(KEY, ELSEWHERE), **options})
     assert KEY not in str(caught.value)
-
-
-def test_without_a_client_the_environment_names_the_service(start, monkeypatch):
-    with pytest.raises(ConfigurationError, match="set KNOWLEDGE_BOT_BASE_URL"):
-        KnowledgeBotLLM("bot_1")
-    service = start()
-    monkeypatch.setenv("KNOWLEDGE_BOT_BASE_URL", service.url)
-    monkeypatch.setenv("KNOWLEDGE_BOT_API_KEY", KEY)
-    KnowledgeBotLLM("bot_1").complete(QUESTION)
-    assert service.requests[0].headers["x-api-key"] == KEY
-
-
-@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda llm: pickle.loads(pickle.dumps(llm))])
-def test_a_duplicate_asks_with_the_same_key_and_not_the_environment_s(
-    start, monkeypatch, duplicate
-):
-    monkeypatch.setenv("KNOWLEDGE_BOT_BASE_URL", ELSEWHERE)
-    monkeypatch.setenv("KNOWLEDGE_BOT_API_KEY", "key-of-another-account")
-    service = start()
-    duplicate(llm_of(service)).complete(QUESTION)
-    assert [request.headers["x-api-key"] for request in service.requests] == [KEY]

@@ -1,7 +1,6 @@
 """What agents and routers are given, against the embedded service."""
 
 import asyncio
-import re
 
 import pytest
 
@@ -67,14 +66,6 @@ def test_bots_that_were_listed_before_are_not_listed_again():
     # Nothing answers at this address.
     (tool,) = bot_tools(Client(KEY, "http://127.0.0.1:9"), [Bot(id="bot_a", name="A")])
     assert tool.metadata.name == "ask_a"
-
-
-def test_every_bot_has_a_name_of_its_own_that_agents_take():
-    ids = ["bot_a.b", "bot_a_b", "bot_日本", "bot_中国", f"bot_{'x' * 80}", f"bot_{'x' * 81}"]
-    bots = [Bot(id=bot_id, name="A") for bot_id in ids]
-    names = list(named(bot_tools(Client(KEY, "http://127.0.0.1:9"), bots)))
-    assert len(names) == len(ids)
-    assert all(re.fullmatch(r"ask_[a-zA-Z0-9_-]{1,60}", name) for name in names)
 
 
 def test_a_description_of_a_bot_that_is_not_there_is_an_error(client):
