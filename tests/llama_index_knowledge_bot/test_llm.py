@@ -12,12 +12,9 @@ from calls import KEY, MESSAGE
 from knowledge_bot import (
     Client,
     ConfigurationError,
-    Delivery,
-    ServerError,
 )
 from knowledge_bot.transcripts import Turn, read
 from llama_index_knowledge_bot import KnowledgeBotLLM
-from scripted_server import answer
 
 QUESTION = "When do you open?"
 TALK = [
@@ -123,31 +120,6 @@ def test_a_system_prompt_goes_with_a_question_alone_too(start):
 def test_a_system_prompt_that_would_not_be_sent_is_an_error(history):
     with pytest.raises(ConfigurationError, match=r"system_prompt: is only sent with a transcript"):
         llm_at(ELSEWHERE, history=history, system_prompt="Be brief.")
-
-
-@pytest.mark.parametrize("method", CHATTING)
-def test_the_newest_question_alone_may_be_sent(start, method):
-    service = start()
-    call(llm_of(service, history="latest"), method, TALK, conversation_id="conv_7")
-    assert sent(service) == [{"bot_id": "bot_1", "content": QUESTION, "conversation_id": "conv_7"}]
-
-
-@pytest.mark.parametrize("method", CHATTING)
-def test_the_user_s_messages_may_be_asked_again_one_by_one(start, method):
-    service = start()
-    given = call(llm_of(service, history="replay"), method, [*TALK, TALK[-1]])
-    assert contents(service) == ["Hello.", QUESTION, QUESTION]
-    assert [one.get("conversation_id") for one in sent(service)] == [None, "conv_1", "conv_1"]
-    assert given.raw["id"] == "msg_3"
-
-
-def test_a_replay_that_breaks_off_sends_nothing_more(scripted):
-    server = scripted(answer(body=MESSAGE), answer(500))
-    talk = [*TALK, ChatMessage(role=MessageRole.ASSISTANT, content="At nine."), TALK[-1]]
-    with pytest.raises(ServerError) as caught:
-        llm_of(server, history="replay").chat(talk)
-    assert caught.value.delivery is Delivery.UNKNOWN
-    assert contents(server) == ["Hello.", QUESTION]
 
 
 @pytest.mark.parametrize("method", CHATTING)

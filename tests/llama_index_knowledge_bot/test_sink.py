@@ -190,15 +190,6 @@ def test_an_unknown_outcome_is_held_and_reported_until_it_is_settled(run, script
     assert Counter(names(server)) == Counter([*NAMES, entry.key.removeprefix("id of ")])
 
 
-def test_an_unknown_outcome_may_be_sent_again_instead(run, scripted, ledger):
-    server = scripted(close, CREATED)
-    sink = sink_of(server, ledger, on_unknown="resend")
-    with pytest.raises(IncompleteIngestionError):
-        run([sink], documents(["a"]))
-    run([sink], documents(["a"]))
-    assert names(server) == ["a", "a"]
-
-
 def test_before_a_splitter_documents_arrive_whole_and_nodes_go_on(run, scripted, ledger):
     server = scripted(CREATED)
     text = "word " * 900 + "\n\n\nThe end.\n"
@@ -356,13 +347,6 @@ def test_an_image_without_text_is_reported_and_the_others_are_there(run, scripte
     assert names(server) == NAMES
 
 
-def test_a_wrong_key_is_reported_once_and_not_quoted(run, scripted, ledger):
-    server = scripted(answer(401, {"code": "key", "message": "unknown"}))
-    with pytest.raises(IncompleteIngestionError, match=r"Check the API key|API key") as caught:
-        run([sink_of(server, ledger)], documents())
-    assert KEY not in str(caught.value)
-
-
 def test_the_pipeline_s_cache_never_leaves_the_sink_out(run, scripted, tmp_path):
     server = scripted(CREATED)
     pipeline = IngestionPipeline(
@@ -382,12 +366,6 @@ def test_what_a_docstore_held_back_is_there_after_a_run_without_it(run, scripted
         run(IngestionPipeline(transformations=steps, docstore=SimpleDocumentStore()), documents())
     run(steps, documents())
     assert Counter(names(server)) == Counter([*NAMES, sent(server)[1]["name"]])
-
-
-def test_nothing_is_sent_for_no_nodes(run, scripted, ledger):
-    server = scripted(CREATED)
-    assert run([sink_of(server, ledger)], []) == []
-    assert server.requests == []
 
 
 def test_the_error_survives_the_way_out_of_a_worker(scripted, ledger):
@@ -472,14 +450,6 @@ def test_a_reader_is_synchronised_and_what_is_gone_is_reported(scripted, ledger)
     assert (report.created, report.unchanged, report.gone) == (0, len(NAMES) - 1, 1)
     assert [entry.name for entry in ledger.gone()] == ["page 0"]
     assert sink.sync(Reader(documents())).gone == 0
-    assert names(server) == NAMES
-
-
-def test_a_pipeline_recognises_what_a_reader_gave(run, scripted, ledger):
-    server = scripted(CREATED)
-    sink = sink_of(server, ledger)
-    sink.sync(Reader(documents()))
-    run([sink], documents())
     assert names(server) == NAMES
 
 
