@@ -136,14 +136,13 @@ class Afterwards:
 
     # Settled --------------------------------------------------------------------------------------
 
-    async def settle(self, seen: bytearray) -> None:
+    async def settle(self, rows: Sequence[Row]) -> None:
         """Find out in the service what became of unknown items that their origin has no more.
 
         They are not sent again, so nothing else would tell. Those with a source are gone then.
         """
-        rows = await asyncio.to_thread(self._store.unsettled, seen)
         try:
-            if not rows or "sources" not in await self._sender.call("extensions"):
+            if "sources" not in await self._sender.call("extensions"):
                 return
             for row in rows:
                 await self._settle_gone(row)

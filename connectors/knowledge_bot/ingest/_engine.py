@@ -116,12 +116,9 @@ class Run:
         self._store: Store | None = None
         # What is being sent, and items with the same key, whose turn comes after that.
         self._in_flight: dict[bytes, list[Item | ListedFile]] = {}
-        self._left: deque[list[Job]] = deque()  # to other runs
         self._lost: list[Item | ListedFile] = []  # another run claimed or changed them first
         self._in_progress: list[Item | ListedFile] = []  # other runs are sending them
         self._unsent: list[tuple[Job, bool, str]] = []  # their claims failed
-        self._shares = options.share
-        self._partial = ""
         self._error: BaseException | None = None
         self._workers = self._begun = 0
         self._would_create: set[bytes] = set()  # in a dry run
@@ -144,7 +141,7 @@ class Run:
             loop = asyncio.get_running_loop()
             await asyncio.to_thread(self._open, lambda: not loop.is_closed())
             await self._check_supported()
-            self._reader.start(self._plan, self._store)
+            self._reader.start(self._planner.plan, self._store)
             async with asyncio.TaskGroup() as workers:
                 await self._feed(workers)
             await self._look_back()
@@ -227,7 +224,12 @@ class Run:
         self._store = store
         self._writer.store = None if options.dry_run else store
         self._planner = Planner(
-            store, self._service, options.collections, options.on_unknown, self._items
+            store,
+            self._service,
+            options.collections,
+            options.on_unknown,
+            self._items,
+            shares=options.share and not options.dry_run,
         )
 
     # What there is to do --------------------------------------------------------------------------
@@ -258,11 +260,8 @@ class Run:
 
     async def _next(self) -> Planned | None:
         """Return the next plan; None at the end."""
-        few = len(self._left) <= _WINDOWS_LEFT
+        few = len(self._planner.left) <= _WINDOWS_LEFT
         if few and (planned := await self._reader.planned()) is not None:
-            if planned.left:
-                self._left.append(planned.left)
-            self._partial = self._partial or planned.partial
             return planned
         if self._reader.exhausted and self._planner.waiting and not self._counters.stopped:
             complete = not self._incomplete
@@ -271,18 +270,12 @@ class Run:
             await self._queue.join()
         if self._counters.stopped is not None:
             return None
-        if self._left:
-            left = self._left.popleft()
-            planned = await asyncio.to_thread(self._planner.plan_left, left)
-            self._shares = self._shares and len(planned.jobs) < len(left)  # else nobody takes them
-            return planned
+        if self._planner.left:
+            return await asyncio.to_thread(self._planner.plan_left)
         if self._lost:
-            lost, self._lost, self._shares = self._lost, [], self._options.share
+            lost, self._lost = self._lost, []
             return await asyncio.to_thread(self._planner.plan, lost, again=True)
         return await self._wait_for_others()
-
-    def _plan(self, items: Sequence[object]) -> Planned:
-        return self._planner.plan(items, share=self._shares and not self._options.dry_run)
 
     async def _wait_for_others(self) -> Planned | None:
         """Plan again what other runs were sending, for as long as the caller waits for them."""
@@ -591,23 +584,25 @@ class Run:
     def _incomplete(self) -> str:
         """Why not all items of the origin were seen; empty if they were."""
         ended = self._counters.stopped is not None or self._error is not None
-        return self._partial or self._reader.partial or ("the run ended early" if ended else "")
+        return (
+            self._planner.partial
+            or self._reader.partial
+            or ("the run ended early" if ended else "")
+        )
 
     async def _look_back(self) -> None:
         """Do what is left to do once all items were taken and sent."""
         store, options, gone = self._store, self._options, None
         if store is None:
             return
-        doubts = getattr(self._items, "doubts", None)
-        afterwards = Afterwards(
-            store, self._sender, self._limiter, self._counters, options, doubts=doubts
-        )
+        planner = self._planner
         try:
             await self._writer.flush()
             if store.origin is not None and not self._incomplete:
-                planner = self._planner
-                if not store.reading:
-                    await afterwards.settle(planner.seen)
+                if not store.reading and (
+                    rows := await asyncio.to_thread(store.unsettled, planner.seen)
+                ):
+                    await self._afterwards(store).settle(rows)
                 gone = await asyncio.to_thread(
                     store.mark_gone,
                     planner.seen,
@@ -618,14 +613,20 @@ class Run:
                 self._count_gone(gone)
             ended = self._counters.ended or self._error is not None
             if options.wait_ready and not (ended or store.reading):
-                await afterwards.wait_until_ready()
+                await self._afterwards(store).wait_until_ready()
             if options.prune and not ended:
-                await afterwards.prune(gone)
+                await self._afterwards(store).prune(gone)
         except LedgerError as error:
             self.stop(Stop.LEDGER, str(error))
         if store.origin is not None and (why := self._incomplete):
             self._counters.gone_unknown = why
             logger.info("Nothing was marked as gone from %s: %s", self._origin, why)
+
+    def _afterwards(self, store: Store) -> Afterwards:
+        doubts = getattr(self._items, "doubts", None)
+        return Afterwards(
+            store, self._sender, self._limiter, self._counters, self._options, doubts=doubts
+        )
 
     async def _close(self, *, complete: bool) -> None:
         """Write what is left and give up the ledger."""

@@ -7,9 +7,8 @@ from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
 
 from knowledge_bot._database import Connection
-from knowledge_bot.ingest._listings import fingerprint
+from knowledge_bot.ingest._listings import DIGEST_SIZE, fingerprint
 from knowledge_bot.ingest._store import (
-    DIGEST_SIZE,
     Row,
     State,
     item_ids,

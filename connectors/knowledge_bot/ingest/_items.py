@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TypeAlias
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, SecretStr
 
 from knowledge_bot._endpoints import Collections, Headers, collection_ids, header_list
-
-# Bytes kept of a SHA-256: enough to distinguish contents, and rows stay small.
-DIGEST_SIZE = 16
+from knowledge_bot.ingest._listings import DIGEST_SIZE
 
 _PIECE = 1024 * 1024
 

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from knowledge_bot._database import Connection, is_read_only
+from knowledge_bot._extensions import check_announced
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._schema import (
     COPIED,
@@ -39,6 +40,7 @@ from knowledge_bot.ingest._store import (
 )
 
 if TYPE_CHECKING:
+    from knowledge_bot._client import Client
     from knowledge_bot.ingest._freshness import Freshness
     from knowledge_bot.models import Message
 
@@ -112,6 +114,9 @@ class SupersededSource(NamedTuple):
     name: str
     superseded_at: datetime
     source_revision: str | None
+
+
+R = TypeVar("R", Entry, SupersededSource)
 
 
 @dataclass(frozen=True)
@@ -320,9 +325,7 @@ class Ledger:
             service: the base URL of one service; by default the items of all services.
         """
         with self._reading() as connection:
-            for entry in entries_of(connection, "gone_at IS NOT NULL"):
-                if service is None or entry.service == normalised_url(service):
-                    yield entry
+            yield from _of_service(service, entries_of(connection, "gone_at IS NOT NULL"))
 
     def superseded(self, *, service: str | None = None) -> Iterator[SupersededSource]:
         """Yield the sources that newer ones replaced, and that a person may remove.
@@ -331,9 +334,7 @@ class Ledger:
             service: as for `gone`.
         """
         with self._reading() as connection:
-            for source in superseded_of(connection):
-                if service is None or source.service == normalised_url(service):
-                    yield source
+            yield from _of_service(service, superseded_of(connection))
 
     def prune_plan(self, *, service: str | None = None, excluded: bool = False) -> "PrunePlan":
         """Return what could be removed from a service, for a person to look at and approve.
@@ -599,6 +600,50 @@ class Ledger:
                 yield connection
 
 
+def remove(
+    client: "Client", ledger: Ledger, collections: Iterable[str], keys: Iterable[str]
+) -> list[str]:
+    """Delete the sources of items, superseded ones included, and forget the items.
+
+    Args:
+        client: deletes the sources.
+        ledger: knows them.
+        collections: the collections that the items were sent to, all of them.
+        keys: the items' keys.
+
+    Returns:
+        The keys that were removed: those that the ledger knew.
+
+    Raises:
+        UnsupportedError: the service does not announce `sources` with `manage` to this key.
+        LedgerError: the ledger cannot be used, or does not know what became of an item when it was
+            sent last; in this case nothing was deleted.
+        KnowledgeBotError: the service did not delete a source; the items before it are removed.
+    """
+    if not ledger.exists():
+        return []
+    entries = ledger.of_keys(keys, service=client.base_url, collections=collections)
+    unsettled = [one.key for one in entries if one.state in (State.UNKNOWN, State.CLAIMED)]
+    if unsettled:
+        raise LedgerError(
+            f"{', '.join(map(repr, unsettled[:10]))}: being sent right now, or of unknown outcome, "
+            "so nothing was deleted. Try again when the run has ended; `kbot ledger unknown` lists "
+            "what a person settles"
+        )
+    sources = {(one.key, one.collections): [one.source_id] for one in entries}
+    for older in ledger.superseded(service=client.base_url):
+        sources.get((older.key, older.collections), []).append(older.source_id)
+    call = f"a deletion at {client.base_url}"
+    check_announced(("sources", "manage"), call, client.extensions())
+    with ledger._writing() as connection:  # noqa: SLF001 - of this module
+        entries = withdraw(connection, entries)
+    for entry in entries:
+        for source_id in filter(None, sources[entry.key, entry.collections]):
+            client.delete_source(source_id)
+        ledger.forget(entry.id)
+    return [entry.key for entry in entries]
+
+
 def _copy(table: str, read: Callable[[str], Iterator[list[Any]]], target: Connection) -> int:
     """Copy a table, read in batches; return how many rows it has.
 
@@ -635,6 +680,12 @@ def entries_of(
         (_entry(row, *scopes[row.scope], origins.get(row.origin)) for row in rows),
         key=lambda entry: (entry.service, entry.collections, entry.key),
     )
+
+
+def _of_service(service: str | None, several: Iterable[R]) -> Iterator[R]:
+    """Yield what belongs to a service; all without one."""
+    wanted = None if service is None else normalised_url(service)
+    return (each for each in several if wanted in (None, each.service))
 
 
 def superseded_of(connection: Connection, condition: str = "1 = 1") -> list[SupersededSource]:

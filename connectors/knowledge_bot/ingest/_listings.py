@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+DIGEST_SIZE = 16
+"""Bytes kept of a SHA-256: enough to distinguish contents, and rows stay small."""
+
+
 @dataclass(frozen=True, slots=True)
 class Skipped:
     """Something that a source of items found and leaves out.

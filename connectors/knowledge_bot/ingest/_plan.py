@@ -16,10 +16,16 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any, Literal
 
 from knowledge_bot._extensions import end_of_life, new_key
-from knowledge_bot.ingest._listings import ListedFile, Listing, Skipped, fingerprint, fingerprint_of
+from knowledge_bot.ingest._listings import (
+    DIGEST_SIZE,
+    ListedFile,
+    Listing,
+    Skipped,
+    fingerprint,
+    fingerprint_of,
+)
 from knowledge_bot.ingest._report import Kind, Outcome
 from knowledge_bot.ingest._store import (
-    DIGEST_SIZE,
     NO_ROW,
     Row,
     State,
@@ -206,9 +212,7 @@ class Planned:
         rows: rows to correct, though nothing is sent.
         unchanged: how many items the service already has.
         in_progress: items that another worker is sending.
-        left: what is left to other runs.
         unversioned: how many are old pages without a version, whose changes are not seen.
-        partial: why there may be more items than were seen; empty if there are none.
         room: how many more bytes of files may be kept until they are sent.
     """
 
@@ -217,9 +221,7 @@ class Planned:
     rows: list[Row] = field(default_factory=list)
     unchanged: int = 0
     in_progress: "list[Item | ListedFile]" = field(default_factory=list)
-    left: list[Job] = field(default_factory=list)
     unversioned: int = 0
-    partial: str = ""
     room: int = _KEPT
 
 
@@ -232,8 +234,12 @@ class Planner:
         collections: where items go that name no collections.
         on_unknown: what to do with items whose outcome is unknown.
         source: where the items come from. It may say why an item is gone (`gone_reason`).
+        shares: whether to leave other runs that feed the same collections their share.
 
     Attributes:
+        shares: the same; False once they turned out not to take it.
+        left: what is left to them, by the windows in which it came.
+        partial: why there may be more items than were seen; empty if there are none.
         seen: for each row number, whether the row was seen.
         met: how many rows of the origin were seen.
         waiting: new items with a content that the origin had under another key. Whether they were
@@ -247,9 +253,13 @@ class Planner:
         collections: tuple[str, ...],
         on_unknown: OnUnknown,
         source: object,
+        *,
+        shares: bool = False,
     ) -> None:
         self._store, self._on_unknown, self._source = store, on_unknown, source
-        self._collections = collections
+        self._collections, self.shares = collections, shares
+        self.left: deque[list[Job]] = deque()
+        self.partial: str = ""
         self._reading = store is not None and store.reading
         self._ids = cache(lambda several: item_ids(service, several))
         self._turn = threading.Lock()
@@ -263,27 +273,26 @@ class Planner:
         self._contents: set[bytes] | None = None  # of the origin, once a new item comes
         self._left_out: dict[str, str] = {}  # why, by the key
 
-    def plan(self, items: Sequence[object], *, again: bool = False, share: bool = False) -> Planned:
+    def plan(self, items: Sequence[object], *, again: bool = False) -> Planned:
         """Decide what to do with some items.
 
         Args:
             items: the items, and listings of files.
-            again: whether they were planned before in this run.
-            share: whether to leave other runs that feed the same collections their share.
+            again: whether they were planned before in this run; then none is left to others.
 
         Raises:
             LedgerError: the ledger cannot be read.
         """
         with self._turn:
-            return self._plan(items, again=again, share=share)
+            return self._plan(items, again=again)
 
-    def _plan(self, items: Sequence[object], *, again: bool, share: bool = False) -> Planned:
+    def _plan(self, items: Sequence[object], *, again: bool) -> Planned:
         planned, jobs, now = Planned(), list[Job](), time.time()
         self._recent.append({})
         for each in items:
             several = self._differing(each, planned) if isinstance(each, Listing) else (each,)
             jobs += [job for item in several if (job := self._job(item, planned)) is not None]
-        for job in self._look_up(jobs, planned, share=share):
+        for job in self._look_up(jobs, planned, share=self.shares and not again):
             comes_twice = job.before is not None and not self._mark_seen(job.before.number)
             if self._is_usable(job, planned, now):
                 if not again and self._may_be_moved(job):
@@ -300,14 +309,14 @@ class Planner:
         planned.unversioned = 0 if again else planned.unversioned - len(new)
         return planned
 
-    def plan_left(self, jobs: Sequence[Job]) -> Planned:
-        """Decide what to do with what was left to other runs.
+    def plan_left(self) -> Planned:
+        """Decide what to do with the first window of what was left to other runs.
 
         Most items are created by now, which one narrow statement tells.
         """
         with self._turn:
+            jobs, left = self.left.popleft(), []
             there = self._store.contents([job.id for job in jobs]) if self._store else {}
-            left = []
             for job in jobs:
                 number, version, digest = there.get(job.id, (0, None, None))
                 if digest is not None and self._is_same(job.item, job.kind, version, digest):
@@ -316,6 +325,7 @@ class Planner:
                     left.append(job.item)
             planned = self._plan(left, again=True)
             planned.unchanged += len(jobs) - len(left)
+            self.shares = self.shares and len(planned.jobs) < len(jobs)  # else nobody takes them
             return planned
 
     # Moved and gone -------------------------------------------------------------------------------
@@ -415,7 +425,7 @@ class Planner:
             if item.gone:
                 self._left_out[item.name] = item.gone
             if item.partial:
-                planned.partial = f"{item.name[:500]}: {item.reason}"
+                self.partial = self.partial or f"{item.name[:500]}: {item.reason}"
             return None
         if isinstance(item, ListedFile):  # which was compared already
             collections, what = self._collections, "file"
@@ -426,7 +436,7 @@ class Planner:
         if not isinstance(item, _items.Item):
             reason = f"expected a WebPage, Text or File, not {type(item).__name__}"
             planned.outcomes.append(Outcome("invalid", repr(item)[:500], None, reason))
-            planned.partial = reason
+            self.partial = self.partial or reason
             return None
         key, place, name, what = item.key or item.identity, item.name, item.name, "text"
         if isinstance(item, _items.File):
@@ -471,10 +481,10 @@ class Planner:
         store = self._store
         if store is None or not jobs:
             return jobs
-        found, mine = store.find([job.id for job in jobs], share=share), []
+        found, mine, left = store.find([job.id for job in jobs], share=share), [], []
         for job in jobs:
             if job.id not in found:
-                planned.left.append(job)
+                left.append(job)
                 continue
             job.before, job.scope = found[job.id], store.scope(job.collections)
             if job.before and job.before.state == State.CLAIMED and job.before.run != store.run:
@@ -482,6 +492,8 @@ class Planner:
                 self._mark_seen(job.before.number)
             else:
                 mine.append(job)
+        if left:
+            self.left.append(left)
         return mine
 
     def _mark_seen(self, number: int) -> bool:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import contextvars
+import math
 import os
 import threading
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping
@@ -50,6 +51,18 @@ OnOutcome = Callable[[Outcome], object]
 # The longest ping, and the longest wait for outcomes to be recorded after an abort, in seconds.
 _PING_TIMEOUT = 10.0
 _ABORT_TIMEOUT = 5.0
+
+
+# The options that are numbers, and what they are between.
+_NUMBERS = (
+    ("concurrency", 1, math.inf),
+    ("gone_limit", 0, 1),
+    ("limit", 0, math.inf),
+    ("rate", 0.001, 1e6),
+    ("wait", 0, math.inf),
+    ("ledger_wait", 0, math.inf),
+    ("wait_ready", 0, math.inf),
+)
 
 
 class Event(Protocol):
@@ -176,15 +189,9 @@ class Ingestion:
         object.__setattr__(self, "collections", tuple(collection_ids(self.collections)))
         if isinstance(self.ledger, str | os.PathLike):
             object.__setattr__(self, "ledger", Ledger(self.ledger))
-        check_number("concurrency", self.concurrency, 1, whole=True)
-        check_number("gone_limit", self.gone_limit, 0, 1)
-        if self.limit is not None:
-            check_number("limit", self.limit, 0, whole=True)
-        if self.rate is not None:
-            check_number("rate", self.rate, 0.001, 1e6)
-        check_number("wait", self.wait, 0)
-        check_number("ledger_wait", self.ledger_wait, 0)
-        check_number("wait_ready", self.wait_ready, 0)
+        for name, least, most in _NUMBERS:
+            if (value := getattr(self, name)) is not None or name not in ("limit", "rate"):
+                check_number(name, value, least, most, whole=name in ("concurrency", "limit"))
         known = isinstance(self.prune, bool | PrunePlan) or self.prune == "excluded"
         if not (known or callable(self.prune)):
             raise ConfigurationError(

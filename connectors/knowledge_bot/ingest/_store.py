@@ -45,9 +45,6 @@ CHANGED_THERE = b"changed in the service"
 # How many items of an origin may always disappear at once.
 _FEW = 5
 
-DIGEST_SIZE = 16
-"""Bytes kept of a SHA-256: enough to distinguish contents, and rows stay small."""
-
 
 class State(StrEnum):
     """What the ledger knows about an item."""
@@ -659,10 +656,13 @@ class Store:
         return self.read(lambda connection: rows_where(connection, condition, *values, ids=digests))
 
     def unsettled(self, seen: bytearray) -> list[Row]:
-        """Return the unknown items of the origin that could be asked about and were not seen."""
+        """Return the unknown items of the origin that could be asked about and were not seen.
+
+        A reader can record no answer, and gets none.
+        """
         condition = f"state = 'unknown' AND idempotency_key IS NOT NULL AND {_OF_ORIGIN}"
         rows = self.read(lambda connection: rows_where(connection, condition, *self._of_origin))
-        return [row for row in rows if not seen[row.number]]
+        return [row for row in rows if not (seen[row.number] or self.reading)]
 
     @property
     def scopes(self) -> dict[tuple[str, ...], int]:

@@ -20,8 +20,8 @@ from knowledge_bot.ingest import (
     Skipped,
     Text,
 )
+from knowledge_bot.ingest._ledger import remove
 from knowledge_bot.ingest._plan import OnUnknown
-from knowledge_bot.ingest._removal import remove
 from knowledge_bot.ingest._report import FAILURES_KEPT, Outcome, shortened
 from knowledge_bot.ingest._run import Prune, SharedOptions, shared_options
 from knowledge_bot.ingest.sources._rows import (
