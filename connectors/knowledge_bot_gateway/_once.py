@@ -2,8 +2,9 @@
 
 Clients repeat a request after a timeout of their own or a lost connection, most of them unasked,
 and nothing marks a repetition but that it is the same, byte for byte. So a request that equals one
-in flight gets its answer, and an answer that nobody fetched is kept for the next equal request. A
-tool of MCP that is called is such a request too, and its body has the id of the call.
+in flight gets its answer, and an answer that nobody fetched is kept for the next equal request. One
+that was sent may be lost on its way all the same: OpenAI's clients say when they ask again, and get
+it once more. A tool of MCP that is called is such a request too, and its body has the call's id.
 """
 
 import asyncio
@@ -18,7 +19,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from knowledge_bot_gateway._gate import bearer
 from knowledge_bot_gateway._problems import UNKNOWN_OUTCOME, Problem
 
-# Seconds for which an answer is kept that nobody fetched. Clients that ask again do so at once.
+# How often OpenAI's clients have asked the same before.
+_REPEATED: Final = "x-stainless-retry-count"
+
+# Seconds for which an answer is kept. Clients that ask again do so at once.
 _KEPT: Final = 300.0
 _MOST_KEPT: Final = 1000
 
@@ -32,12 +36,13 @@ class _Exchange:
         messages: the answer, as ASGI messages.
         more: done, and made anew, when there is another message, or the end.
         ended: whether there are no more.
+        fetched: whether all of it was sent to somebody.
     """
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
         self.more = asyncio.get_running_loop().create_future()
-        self.ended = False
+        self.ended = self.fetched = False
 
     async def add(self, message: Message) -> None:
         """Add a message to the answer."""
@@ -83,7 +88,7 @@ class Once:
             return
         key = _digest(scope, body)
         exchange = self._exchanges.get(key)
-        if exchange is None:
+        if exchange is None or (exchange.fetched and not _is_repeated(scope)):
             exchange = self._exchanges[key] = _Exchange()
             # It handles the request whether or not somebody waits.
             self._tasks.add(task := asyncio.create_task(self._handle(key, exchange, scope, body)))
@@ -92,7 +97,7 @@ class Once:
         try:
             await _relay(exchange, send, gone)
             if exchange.status != UNKNOWN_OUTCOME and not gone.done():
-                self._forget(key, exchange)  # otherwise the answer is kept
+                exchange.fetched = True
         finally:
             gone.cancel()
             with suppress(asyncio.CancelledError):
@@ -128,6 +133,10 @@ async def _relay(exchange: _Exchange, send: Send, gone: "asyncio.Task[None]") ->
             return
         else:
             await asyncio.wait({exchange.more, gone}, return_when=asyncio.FIRST_COMPLETED)
+
+
+def _is_repeated(scope: Scope) -> bool:
+    return Headers(scope=scope).get(_REPEATED, "0") != "0"
 
 
 def _is_call(body: bytes) -> bool:

@@ -93,6 +93,14 @@ def test_an_answer_that_came_when_nobody_was_there_is_kept(ask, bots, held):
     assert len(bots.contents) == 1
 
 
+def test_an_answer_that_was_lost_on_its_way_is_sent_to_a_client_that_says_so(ask, bots):
+    first = ask().json()["id"]
+    for count, expected in (("1", 1), ("2", 1), ("0", 2)):
+        repeated = ask(headers={**HEADERS, "x-stainless-retry-count": count})
+        assert (repeated.json()["id"] == first) is (expected == 1)
+        assert len(bots.contents) == expected
+
+
 def test_what_may_have_been_asked_is_not_asked_again(ask, bots):
     bots.lose_next = [close]
     answers = [ask() for _ in range(3)]
