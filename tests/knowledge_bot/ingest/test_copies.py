@@ -240,6 +240,22 @@ def test_nobody_writes_to_a_ledger_that_is_being_copied(filled, place, monkeypat
     assert held(other) == held(ledger)
 
 
+def test_a_file_gets_its_name_once_it_is_whole(tmp_path):
+    ledger, there = Ledger(tmp_path / "ledger.db"), []
+    ledger.database.create(lambda connection: there.append((tmp_path / "ledger.db").exists()))
+    assert there == [False]
+    assert ledger.exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["ledger.db"]
+
+
+def test_a_file_that_somebody_makes_meanwhile_is_left_alone(tmp_path):
+    other = tmp_path / "ledger.db"
+    with pytest.raises(LedgerError):
+        Ledger(other).database.create(lambda connection: other.write_bytes(b"another's"))
+    assert other.read_bytes() == b"another's"
+    assert list(tmp_path.iterdir()) == [other]
+
+
 # Killed.
 
 

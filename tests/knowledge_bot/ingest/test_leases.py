@@ -1,4 +1,4 @@
-"""What becomes of the claims of a run that died."""
+"""What a claim and its outcome leave of an item's row, and the claims of a run that died."""
 
 import contextlib
 from concurrent.futures import ThreadPoolExecutor
@@ -8,12 +8,66 @@ import pytest
 from ingest_texts import texts
 from knowledge_bot.ingest import Ledger
 from knowledge_bot.ingest._schema import DIED, dead_runs
-from knowledge_bot.ingest._store import expire
+from knowledge_bot.ingest._store import NO_ROW, State, expire
 
 CLAIM = (
     "INSERT INTO kbot_claims (id, run, scope, key, kind, pending, idempotency_key, claimed_at) "
     "VALUES (?, ?, ?, ?, 'text', ?, ?, ?)"
 )
+
+
+BEFORE = NO_ROW._replace(
+    key="k",
+    name="old",
+    state=State.CREATED,
+    digest=b"one",
+    version="1",
+    source_id="src_1",
+    source_revision="r1",
+    ready_at=1,
+    revision=3,
+    attempts=2,
+    error="it could not be read",
+    gone_at=1,
+    gone_reason="missing",
+)
+CLAIM_OF_IT = {"name": "new", "pending": b"two", "idempotency_key": "a key", "run": 7}
+CLAIMED = BEFORE.claimed(**CLAIM_OF_IT)
+
+
+def changes(before, after) -> dict[str, object]:
+    """What differs in a row, but for the time."""
+    pairs = zip(before._fields, before, after, strict=True)
+    return {name: new for name, old, new in pairs if new != old and name != "updated_at"}
+
+
+def test_a_claim_counts_and_keeps_what_the_service_has():
+    gone = {"error": None, "gone_at": None, "gone_reason": None}
+    counted = {"state": State.CLAIMED, "revision": 4, "attempts": 3, "source_name": "old"}
+    assert changes(BEFORE, CLAIMED) == {**CLAIM_OF_IT, **gone, **counted}
+    assert NO_ROW.claimed(name="new").source_name is None
+
+
+def test_an_outcome_is_the_same_whoever_finds_it_out():
+    created = {
+        "state": State.CREATED,
+        "digest": b"two",
+        "pending": None,
+        "version": None,
+        "source_id": "src_2",
+        "source_name": None,
+        "source_revision": None,
+        "ready_at": None,
+        "idempotency_key": None,
+    }
+    assert changes(CLAIMED, CLAIMED.settled(State.CREATED, source_id="src_2")) == created
+    refused = {"state": State.REFUSED, "idempotency_key": None, "error": "no"}
+    assert changes(CLAIMED, CLAIMED.settled(State.REFUSED, error="no")) == refused
+    unknown = CLAIMED.settled(State.UNKNOWN, error="lost")
+    assert changes(CLAIMED, unknown) == {"state": State.UNKNOWN, "error": "lost"}
+    # Found out later, it is another version of the row.
+    later = unknown.settled(State.CREATED, source_id="src_2")
+    assert changes(CLAIMED, later) == {**created, "revision": 5}
 
 
 @pytest.fixture
