@@ -3,6 +3,7 @@
 A session begins with `##` and what it shows. Each of its lines says what it is by its beginning:
 
     reply: 400 {"code": "c"}     what the service answers, one after the other; the last one repeats
+    reply: says At nine.         a bot's answer
     reply: embedded              the embedded service instead
     ping: sources=1;manage       what the service announces
     server work: bots            another service, which no variable names: {work}
@@ -52,6 +53,8 @@ REPLIES = {
 def reply_of(text: str) -> Reply:
     """`source`, `400`, `400 {"code": "c"}`, or `503 retry` with the advice to come again."""
     status, _, body = text.partition(" ")
+    if status == "says":
+        return answer(body={**MESSAGE, "answer": body})
     if not status.isdigit():
         return REPLIES[text]
     if body == "retry":
