@@ -136,6 +136,11 @@ class _Kbot(Suggesting):
                 return super().invoke(ctx)
         except KnowledgeBotError as error:
             raise Failed(str(error), exit_of(error)) from None
+        except click.NoSuchOption as error:
+            if not any(error.option_name in option.opts for option in self.params):
+                raise
+            place = f"{error.option_name} stands before the command: kbot {error.option_name}"
+            raise click.UsageError(f"{place} … {ctx.invoked_subcommand}", error.ctx) from None
         except (KeyboardInterrupt, click.Abort):  # Abort: Ctrl-C at a prompt
             if sys.stderr.isatty():
                 write_stderr("")  # the terminal has written ^C
