@@ -3,12 +3,13 @@
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from remembering_bots import Bots
-from scripted_server import Reply, ScriptedServer
+from scripted_server import Received, Reply, ScriptedServer, answer
 
 # Under `nohup`, or in the background of a script, both are ignored, and so they would be by every
 # process that a test starts and signals.
@@ -72,6 +73,20 @@ def scripted() -> Iterator[Callable[..., ScriptedServer]]:
     yield start
     for server in servers:
         server.stop()
+
+
+@pytest.fixture
+def searched(scripted: Callable[..., ScriptedServer]) -> Callable[..., ScriptedServer]:
+    """`searched(bot_1=[passage(1)])`: a server that announces passages and finds these."""
+
+    def start(**of_bots: Any) -> ScriptedServer:
+        def reply_to(request: Received) -> Reply:
+            return answer(body={"value": {"data": of_bots[request.json()["value"]["bot_id"]]}})
+
+        announced = answer(body="pong", headers={"Knowledge-Bot-Extensions": "passages=1"})
+        return scripted(on_ping=announced, reply_to=reply_to)
+
+    return start
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from typing import Any
 import httpx
 import pytest
 
-from calls import KEY, MESSAGE
+from calls import KEY, MESSAGE, passage
 from knowledge_bot import (
     AsyncClient,
     AuthenticationError,
@@ -477,34 +477,6 @@ def test_one_failing_bot_fails_the_question_once_all_have_answered(
 
 
 # Passages -----------------------------------------------------------------------------------------
-
-
-def passage(number, **more):
-    return {
-        "id": f"pas_{number}",
-        "source_id": f"src_{number}",
-        "name": f"{number}.md",
-        "url": None,
-        "revision": "r1",
-        "text": f"Passage {number}.",
-        "score": float(number),
-        "found": True,
-        **more,
-    }
-
-
-@pytest.fixture
-def searched(scripted):
-    """A server that announces passages and finds these for each bot."""
-
-    def start(**of_bots):
-        def reply_to(request):
-            return answer(body={"value": {"data": of_bots[request.json()["value"]["bot_id"]]}})
-
-        announced = answer(body="pong", headers={"Knowledge-Bot-Extensions": "passages=1"})
-        return scripted(on_ping=announced, reply_to=reply_to)
-
-    return start
 
 
 def test_passages_are_found_and_no_bot_is_asked(retriever_of, retrieve, searched):

@@ -2,8 +2,12 @@
 
 import pytest
 from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.embeddings import DeterministicFakeEmbedding
+from langchain_core.indexing import InMemoryRecordManager, index
+from langchain_core.tools import create_retriever_tool
+from langchain_core.vectorstores import InMemoryVectorStore
 
-from calls import KEY, MESSAGE
+from calls import KEY, MESSAGE, passage
 from knowledge_bot import (
     ConfigurationError,
     PaymentRequiredError,
@@ -60,3 +64,28 @@ def test_the_callbacks_hear_of_an_answer_and_of_an_error(invoke, scripted):
     with pytest.raises(PaymentRequiredError):
         invoke(retriever, QUESTION, config={"callbacks": [Handler()]})
     assert heard == [["msg_1"], 402]
+
+
+def test_passages_are_recognised_by_an_index_and_are_the_artifact_of_a_tool(searched):
+    store = InMemoryVectorStore(DeterministicFakeEmbedding(size=4))
+    records = InMemoryRecordManager("passages")
+    records.create_schema()
+    counts = []
+    for score in (1.0, 2.0):  # another one for each question
+        retriever = retriever_of(searched(bot_1=[passage(1, score=score)]))
+        found = index(
+            retriever.invoke(QUESTION),
+            records,
+            store,
+            cleanup="incremental",
+            source_id_key="source_id",
+            key_encoder=lambda document: document.id,
+        )
+        counts.append((found["num_added"], found["num_skipped"], len(store.store)))
+    assert counts == [(1, 0, 1), (0, 1, 1)]
+
+    tool = create_retriever_tool(retriever, "x", "y", response_format="content_and_artifact")
+    message = tool.invoke(
+        {"name": "x", "args": {"query": QUESTION}, "id": "1", "type": "tool_call"}
+    )
+    assert (message.content, [one.id for one in message.artifact]) == ("Passage 1.", ["pas_1"])

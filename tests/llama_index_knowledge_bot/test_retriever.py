@@ -3,7 +3,7 @@
 import pytest
 from llama_index.core.schema import IndexNode, MetadataMode, QueryBundle
 
-from calls import KEY, MESSAGE
+from calls import KEY, MESSAGE, passage
 from knowledge_bot import (
     Client,
     ConfigurationError,
@@ -50,43 +50,10 @@ def test_the_key_shows_in_no_representation():
     assert KEY not in "".join([repr(vars(retriever)), repr(node), str(caught.value)])
 
 
-# Passages -----------------------------------------------------------------------------------------
-
-
-def passage(number, **more):
-    return {
-        "id": f"pas_{number}",
-        "source_id": f"src_{number}",
-        "name": f"{number}.md",
-        "text": f"Passage {number}.",
-        "score": number / 2,
-        "found": True,
-        **more,
-    }
-
-
-@pytest.fixture
-def searched(scripted):
-    """A server that announces passages and finds these for each bot."""
-
-    def start(**of_bots):
-        def reply_to(request):
-            return answer(body={"value": {"data": of_bots[request.json()["value"]["bot_id"]]}})
-
-        announced = answer(body="pong", headers={"Knowledge-Bot-Extensions": "passages=1"})
-        return scripted(on_ping=announced, reply_to=reply_to)
-
-    return start
-
-
-def test_passages_are_nodes_of_their_sources_and_no_bot_is_asked(retrieve, searched):
-    server = searched(bot_1=[passage(1)])
-    (found,) = retrieve(one_of(server), QUESTION)
-    assert (found.score, found.node.node_id, found.node.ref_doc_id) == (0.5, "pas_1", "src_1")
+def test_passages_are_nodes_of_their_sources(retrieve, searched):
+    (found,) = retrieve(one_of(searched(bot_1=[passage(1, score=0.5)])), QUESTION)
+    assert (found.score, found.node.ref_doc_id) == (0.5, "src_1")
     assert found.node.get_content(metadata_mode=MetadataMode.LLM) == "source: 1.md\n\nPassage 1."
-    assert found.metadata["source"] == "1.md"
-    (request,) = server.requests
-    assert request.json() == {"value": {"query": QUESTION, "limit": 5, "bot_id": "bot_1"}}
 
 
 def test_an_evaluator_recognises_a_passage(searched):

@@ -19,6 +19,21 @@ MESSAGE = {
 }
 
 
+def passage(number: int, **more: Any) -> dict[str, Any]:
+    """One that a search finds."""
+    return {
+        "id": f"pas_{number}",
+        "source_id": f"src_{number}",
+        "name": f"{number}.md",
+        "url": None,
+        "revision": "r1",
+        "text": f"Passage {number}.",
+        "score": float(number),
+        "found": True,
+        **more,
+    }
+
+
 def create(client: Any) -> Any:
     return client.create_text_source(name="Handbook", collections="col_1", content="We open at 9.")
 
