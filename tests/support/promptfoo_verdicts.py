@@ -46,6 +46,10 @@ ANSWERS = (
     "first line\nsecond line\r\nthird line",
     "mail us: desk@library.example or +49-30-1234567",
     "colour, color; e; E",
+    '{"open": "9:30", "days": [1, 2.5e3, null]}',
+    "NaN",
+    '["kitten",',
+    "kitten",
 )
 WORDS = (
     "open",
@@ -142,7 +146,7 @@ TEXTS = (
     "\ufeffx\u3000y",
     "",
 )
-OF_ONE = ("contains", "icontains", "equals", "regex")
+OF_ONE = ("contains", "icontains", "equals", "regex", "starts-with", "levenshtein")
 OF_SEVERAL = ("contains-any", "icontains-any", "contains-all", "icontains-all")
 
 
@@ -153,9 +157,13 @@ def cases() -> list[dict[str, Any]]:
     while len(found) < CASES:
         answer = generator.choice(ANSWERS)
         names = generator.choices(
-            (*OF_ONE, "regex", *OF_SEVERAL), k=generator.choice((1, 1, 1, 2, 3))
+            (*OF_ONE, "regex", "is-json", *OF_SEVERAL), k=generator.choice((1, 1, 1, 2, 3))
         )
         case = {"answer": answer, "assert": [asserted(name, answer, generator) for name in names]}
+        if len(names) > 1 and generator.random() < 0.5:
+            case["threshold"] = generator.choice((0.25, 0.5, 0.6, 0.75, 1))
+            for one in case["assert"]:
+                one["weight"] = generator.choice((1, 2, 3))
         if case not in found:
             found.append(case)
     return found
@@ -164,18 +172,34 @@ def cases() -> list[dict[str, Any]]:
 def asserted(name: str, answer: str, generator: random.Random) -> dict[str, Any]:
     """Return an assertion that holds about as often as not."""
     value: Any
+    inverse = "not-" if generator.random() < 0.35 else ""
+    if name == "is-json":
+        return {"type": f"{inverse}is-json"}
+    if name == "levenshtein":
+        value = edited(generator.choice((answer, "sitting", "Kitten")), generator)
+        limit = {"threshold": generator.randint(0, 9)} if generator.random() < 0.7 else {}
+        return {"type": f"{inverse}levenshtein", "value": value, **limit}
     if name == "regex":
         value = generator.choice(EXPRESSIONS)
     elif name == "equals":
         value = generator.choice((answer, answer, answer.upper(), generator.choice(ANSWERS)))
+    elif name == "starts-with" and generator.random() < 0.6:
+        value = answer[: generator.randint(1, 9)].rstrip() or "open"
     elif name in OF_ONE:
         value = text(answer, generator)
     else:
         value = [text(answer, generator) for _ in range(generator.randint(1, 4))]
         if generator.random() < 0.3:
             value = ", ".join(as_field(one) for one in value)
-    inverse = generator.random() < 0.35
-    return {"type": f"not-{name}" if inverse else name, "value": value}
+    return {"type": f"{inverse}{name}", "value": value}
+
+
+def edited(value: str, generator: random.Random) -> str:
+    """Return a text with some characters taken out, put in or replaced."""
+    for _ in range(generator.randint(0, 7)):
+        at = generator.randrange(len(value))
+        value = value[:at] + generator.choice(("", "x", "é", value[at] * 2)) + value[at + 1 :]
+    return value.strip() or "open"
 
 
 def text(answer: str, generator: random.Random) -> str:
@@ -198,7 +222,13 @@ def configuration(listed: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "prompts": ["{{answer}}"],
         "providers": ["echo"],
-        "tests": [{"vars": {"answer": one["answer"]}, "assert": one["assert"]} for one in listed],
+        "tests": [
+            {
+                "vars": {"answer": one["answer"]},
+                **{name: one[name] for name in ("assert", "threshold") if name in one},
+            }
+            for one in listed
+        ],
     }
 
 

@@ -41,7 +41,9 @@ tests:
 
 
 def test_the_cases_that_were_judged_are_the_generated_ones():
-    assert [{name: one[name] for name in ("answer", "assert")} for one in KEPT["cases"]] == cases()
+    judged = ("passed", "each")
+    kept = [{name: one[name] for name in one if name not in judged} for one in KEPT["cases"]]
+    assert kept == cases()
     assert len(KEPT["cases"]) == 200
     assert 60 < sum(one["passed"] for one in KEPT["cases"]) < 140
 
