@@ -145,11 +145,11 @@ def test_openais_client_asks_once_though_its_time_is_short(address, bots, held):
     assert len(bots.contents) == 1
 
 
-def test_more_than_a_hundred_are_at_the_service_at_once(start, bots, held):
-    address = start(parallel=150)
+def test_as_many_as_may_be_are_at_the_service_at_once(start, bots, held):
+    address = start(parallel=256)
 
     async def ask_all():
-        limits = httpx.Limits(max_connections=200)
+        limits = httpx.Limits(max_connections=300)
         async with httpx.AsyncClient(headers=HEADERS, limits=limits, timeout=60) as http:
             tasks = [
                 asyncio.create_task(
@@ -157,9 +157,9 @@ def test_more_than_a_hundred_are_at_the_service_at_once(start, bots, held):
                         f"{address}/v1/responses", json={"model": "bot_guide", "input": f"{n}?"}
                     )
                 )
-                for n in range(150)
+                for n in range(256)
             ]
-            while len(bots.contents) < 150:
+            while len(bots.contents) < 256:
                 await asyncio.sleep(0.02)
             held.set()
             return await asyncio.gather(*tasks)
