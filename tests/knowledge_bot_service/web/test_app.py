@@ -122,10 +122,6 @@ def test_a_conversation_of_another_bot_is_not_found(http: httpx.Client) -> None:
     assert problem["code"] == "unknown_conversation"
 
 
-def test_conversations_of_an_unknown_bot_are_not_found(http: httpx.Client) -> None:
-    assert problem_of(http.get("/bots/bot_x/conversations"), 404)["code"] == "unknown_bot"
-
-
 @pytest.mark.parametrize(
     ("path", "change"),
     [
@@ -219,14 +215,20 @@ def test_a_wrong_content_type_is_a_400(http: httpx.Client, content_type: str | N
     assert problem_of(response, 400)["code"] == "unsupported_media_type"
 
 
-def test_an_unknown_path_is_a_404(http: httpx.Client) -> None:
-    assert problem_of(http.get("/nothing"), 404)["code"] == "not_found"
-
-
-def test_an_unknown_method_is_a_405_that_names_the_right_one(http: httpx.Client) -> None:
-    response = http.delete("/messages")
-    assert problem_of(response, 405)["code"] == "method_not_allowed"
-    assert response.headers["Allow"] == "POST"
+@pytest.mark.parametrize(
+    ("method", "path", "status", "code"),
+    [
+        ("GET", "/nothing", 404, "not_found"),
+        ("GET", "/bots/bot_x/conversations", 404, "unknown_bot"),
+        ("DELETE", "/messages", 405, "method_not_allowed"),
+    ],
+)
+def test_what_is_not_at_a_path_is_told(
+    http: httpx.Client, method: str, path: str, status: int, code: str
+) -> None:
+    response = http.request(method, path)
+    assert problem_of(response, status)["code"] == code
+    assert response.headers.get("Allow") == ("POST" if status == 405 else None)
 
 
 def test_a_text_over_the_limit_is_a_413(http: httpx.Client) -> None:

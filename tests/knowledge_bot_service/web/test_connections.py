@@ -145,33 +145,32 @@ def statuses(connection: socket.socket) -> list[int]:
     return [int(one) for one in re.findall(rb"HTTP/1.1 (\d{3}) ", everything(connection))]
 
 
-@pytest.mark.parametrize("count", [10, 150])
+def posted(service: LocalService, length: int) -> bytes:
+    """The head of a request that sends a text."""
+    return (
+        f"POST /public/v1/sources/write HTTP/1.1\r\nHost: x\r\nX-API-KEY: {service.api_key}\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
+    ).encode()
+
+
+@pytest.mark.parametrize("what", ["few", "many", "behind a body", "no request after them"])
 def test_requests_that_are_sent_at_once_are_answered_in_their_order(
-    address: Address, count: int
-) -> None:
-    with socket.create_connection(address, timeout=20) as connection:
-        connection.sendall((PING + NOWHERE) * count + LAST)
-        assert statuses(connection) == [200, 404] * count + [200]
-
-
-def test_requests_behind_a_body_are_answered_in_their_order(
-    service: LocalService, address: Address
+    service: LocalService, address: Address, what: str
 ) -> None:
     value = {"name": "Hours", "collections": ["col_default"], "content": "Open. " * 30_000}
     body = json.dumps({"value": value}).encode()
-    head = (
-        f"POST /public/v1/sources/write HTTP/1.1\r\nHost: x\r\nX-API-KEY: {service.api_key}\r\n"
-        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-    )
+    sent, expected = {
+        "few": ((PING + NOWHERE) * 10 + LAST, [200, 404] * 10 + [200]),
+        "many": ((PING + NOWHERE) * 150 + LAST, [200, 404] * 150 + [200]),
+        "behind a body": (
+            PING + posted(service, len(body)) + body + (PING + NOWHERE) * 20 + LAST,
+            [200, 200, *[200, 404] * 20, 200],
+        ),
+        "no request after them": (PING + NOWHERE + b"SSH-2.0-OpenSSH\r\n\r\n", [200, 404, 400]),
+    }[what]
     with socket.create_connection(address, timeout=20) as connection:
-        connection.sendall(PING + head.encode() + body + (PING + NOWHERE) * 20 + LAST)
-        assert statuses(connection) == [200, 200, *[200, 404] * 20, 200]
-
-
-def test_what_is_no_request_is_refused_after_the_answers_before_it(address: Address) -> None:
-    with socket.create_connection(address, timeout=20) as connection:
-        connection.sendall(PING + NOWHERE + b"SSH-2.0-OpenSSH\r\n\r\n")
-        assert statuses(connection) == [200, 404, 400]
+        connection.sendall(sent)
+        assert statuses(connection) == expected
 
 
 def test_requests_at_once_behind_a_chunked_body_are_bounded(address: Address) -> None:
@@ -198,22 +197,21 @@ def test_requests_without_end_take_no_memory(service: LocalService, address: Add
     assert httpx.get(f"{service.base_url}/ping", timeout=5).text == '"pong"'
 
 
-def test_a_request_that_does_not_end_is_given_up(address: Address) -> None:
+@pytest.mark.parametrize(
+    ("what", "drops"), [("head", 0), ("head", 20), ("body", 4)], ids=["silent", "head", "body"]
+)
+def test_a_request_that_does_not_end_or_drips_is_given_up(
+    service: LocalService, address: Address, what: str, drops: int
+) -> None:
     start = time.monotonic()
     with socket.create_connection(address, timeout=20) as connection:
-        connection.sendall(REQUEST)
+        connection.sendall(REQUEST if what == "head" else posted(service, 1_000_000))
+        for _ in range(drops):
+            connection.sendall(b"a")
+            time.sleep(0.1)
         status, problem = answer(connection)
     assert (status, problem["code"]) == (408, "request_too_slow")
     assert HEAD_SECONDS <= time.monotonic() - start < HEAD_SECONDS + 15
-
-
-def test_a_request_that_drips_is_given_up(address: Address) -> None:
-    with socket.create_connection(address, timeout=20) as connection:
-        connection.sendall(REQUEST)
-        for _ in range(20):
-            connection.sendall(b"a")
-            time.sleep(0.1)
-        assert answer(connection)[0] == 408
 
 
 @pytest.mark.parametrize("before", [b"", b"\r\n", REQUEST + b"\r\n"])
@@ -221,20 +219,6 @@ def test_a_connection_that_is_not_used_is_closed(address: Address, before: bytes
     with socket.create_connection(address, timeout=20) as connection:
         connection.sendall(before)
         everything(connection)
-
-
-def test_a_body_that_drips_is_given_up(service: LocalService, address: Address) -> None:
-    head = (
-        f"POST /public/v1/sources/write HTTP/1.1\r\nHost: x\r\nX-API-KEY: {service.api_key}\r\n"
-        "Content-Type: application/json\r\nContent-Length: 1000000\r\n\r\n"
-    )
-    with socket.create_connection(address, timeout=20) as connection:
-        connection.sendall(head.encode())
-        for _ in range(4):
-            connection.sendall(b"aaaa")
-            time.sleep(0.1)
-        status, problem = answer(connection)
-    assert (status, problem["code"]) == (408, "request_too_slow")
 
 
 def test_an_upload_over_a_slow_line_arrives(service: LocalService) -> None:
