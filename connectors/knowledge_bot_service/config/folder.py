@@ -27,7 +27,7 @@ _USED_TEXT: Final = (
 
 
 class FolderError(Exception):
-    """The data folder cannot be used. str() says why, and what to do."""
+    """A data folder cannot be used, or not as it was asked. str() says why, and what to do."""
 
 
 class DataFolder:

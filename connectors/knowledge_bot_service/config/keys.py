@@ -49,10 +49,6 @@ _ROLES: Final[tuple[Role, ...]] = get_args(Role)
 _TICK: Final = 50_000_000
 
 
-class KeyNameError(Exception):
-    """A key of this name cannot be added or revoked. str() says why."""
-
-
 class Key(KeyRights):
     """A key that is taken.
 
@@ -291,10 +287,9 @@ def add_key(
         The key itself, which cannot be read again.
 
     Raises:
-        KeyNameError: the name is not valid, or there is a key of this name, in the folder or in
-            the configuration that its service was last started with; or its last day is over, or
-            an id is none of a bot or a collection.
-        FolderError: the folder cannot be written to.
+        FolderError: the name is not valid, or there is a key of this name, in the folder or in the
+            configuration that its service was last started with; or its last day is over, or an id
+            is none of a bot or a collection; or the folder cannot be written to.
     """
     key = secrets.token_urlsafe(24)
     try:
@@ -310,16 +305,16 @@ def add_key(
         )
     except ValidationError as error:
         wrong = error.errors(include_url=False)[0]
-        raise KeyNameError(
+        raise FolderError(
             f"no key was made: {wrong['input']!r} in {wrong['loc'][0]} {in_words(wrong)}"
         ) from None
     if name in _configured_names(data):
-        raise KeyNameError(
+        raise FolderError(
             f"the service of this folder has a key {name} already, from its configuration; choose "
             "another name, or take that one out and have the service read its keys again (SIGHUP)"
         )
     if made.has_expired:
-        raise KeyNameError(
+        raise FolderError(
             f"the key {name} would have ended already: {expires} is the first day, in UTC, on "
             "which it is refused. No key was made"
         )
@@ -336,7 +331,7 @@ def add_key(
             give_to_owner(data, folder, Path(file.name))
             os.link(file.name, folder / name)
     except FileExistsError:
-        raise KeyNameError(
+        raise FolderError(
             f"there is a key {name} already; revoke it first, or choose another name"
         ) from None
     except OSError as error:
@@ -348,8 +343,7 @@ def revoke_key(data: Path, name: str) -> None:
     """Remove a key from a data folder; its service refuses it from the next request on.
 
     Raises:
-        KeyNameError: the folder has no key of this name.
-        FolderError: the folder cannot be written to.
+        FolderError: the folder has no key of this name, or cannot be written to.
     """
     try:
         if not _is_name(name):
@@ -357,7 +351,7 @@ def revoke_key(data: Path, name: str) -> None:
         (key_folder(data) / name).unlink()
     except FileNotFoundError:
         known = ", ".join(key.name for key in stored_keys(data)) or "none"
-        raise KeyNameError(
+        raise FolderError(
             f"the folder {data} has no key {name}; those that it has: {known}. Keys of the "
             "configuration are taken out there, and SIGHUP has the service read them again"
         ) from None

@@ -22,12 +22,13 @@ from knowledge_bot_service.config.folder import (
     KEYS,
     LEDGERS,
     MATERIAL,
+    FolderError,
     give_to_owner,
     mark_used,
 )
 from knowledge_bot_service.config.storage import DiskFullError, storage_error
 from knowledge_bot_service.store.material import synchronise_folder
-from knowledge_bot_service.store.schema import SchemaError, check_version, copy_database
+from knowledge_bot_service.store.schema import check_version, copy_database
 
 # The first member says what the file is, so that other tar archives are refused, and holds the
 # SHA-256 of each other member. The first format had no checksums, the second no ledgers.
@@ -134,7 +135,7 @@ def restore_backup(file: Path, data: Path) -> str:
         raise BackupError(
             f"{file} is not a backup, or is damaged: {error}; nothing was changed"
         ) from None
-    except (sqlite3.Error, SchemaError) as error:
+    except (sqlite3.Error, FolderError) as error:
         raise BackupError(f"the database in {file} cannot be used: {error}") from None
     except OSError as error:
         raise BackupError(

@@ -22,7 +22,6 @@ from knowledge_bot_service.config.folder import DataFolder, FolderError
 from knowledge_bot_service.config.keys import Keys
 from knowledge_bot_service.config.settings import SettingsError, overridden, parse_settings
 from knowledge_bot_service.run.server import AddressError, listen, run
-from knowledge_bot_service.store.schema import SchemaError
 
 # How long a clean end may take, in seconds. No parent is left to kill this process.
 _PATIENCE: Final = 15
@@ -44,7 +43,7 @@ def main() -> None:
         with listen(settings.host, settings.port) as listener, DataFolder(settings.data) as folder:
             port = listener.getsockname()[1]
             run(settings, folder, Keys(folder, settings), listener, on_ready=partial(_report, port))
-    except (FolderError, AddressError, SchemaError, SettingsError) as error:
+    except (FolderError, AddressError, SettingsError) as error:
         print(json.dumps({"error": str(error)}), flush=True)  # noqa: T201 - the line that is waited for
         sys.exit(1)
     finally:

@@ -48,14 +48,13 @@ def _on_folder(command: Callable[..., None]) -> Callable[..., None]:
     @wraps(command)
     def called(**options: Any) -> None:
         from knowledge_bot_service.config.folder import FolderError
-        from knowledge_bot_service.config.keys import KeyNameError
         from knowledge_bot_service.config.settings import Settings, SettingsError
         from knowledge_bot_service.run.backup import BackupError
 
         del options["data"], options["config"]
         try:
             command(_given("data") or (_configured() or Settings()).data, **options)
-        except (BackupError, FolderError, KeyNameError, SettingsError) as error:
+        except (BackupError, FolderError, SettingsError) as error:
             raise click.ClickException(str(error)) from None
 
     return called
@@ -145,7 +144,6 @@ def serve(  # noqa: PLR0917 - click passes every option by name
         read_settings,
     )
     from knowledge_bot_service.run.server import AddressError, base_url_at, listen, run
-    from knowledge_bot_service.store.schema import SchemaError
 
     # The server raises the signal that stopped it again. That is not a failure.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
@@ -202,7 +200,7 @@ def serve(  # noqa: PLR0917 - click passes every option by name
                     on_stop=None if feeding is None else feeding.stop,
                     mounts={one.name: one.load for one in entry_points(group=MOUNTS)},
                 )
-    except (SettingsError, FolderError, AddressError, SchemaError) as error:
+    except (SettingsError, FolderError, AddressError) as error:
         raise click.ClickException(str(error)) from None
 
 
@@ -254,14 +252,14 @@ def add(  # noqa: PLR0917 - click passes every option by name
 
         kbot serve keys add wiki --role read --bot bot_wiki --data ./knowledge
     """
-    from knowledge_bot_service.config.folder import database_file
-    from knowledge_bot_service.config.keys import KeyNameError, add_key
+    from knowledge_bot_service.config.folder import FolderError, database_file
+    from knowledge_bot_service.config.keys import add_key
 
     if settings := _configured():
         if name in {key.name for key in settings.keys}:
-            raise KeyNameError(f"the configuration has a key {name} already; choose another name")
+            raise FolderError(f"the configuration has a key {name} already; choose another name")
         if missing := settings.unknown_in(bots, collections):
-            raise KeyNameError(f"the configuration has no {missing}. No key was made")
+            raise FolderError(f"the configuration has no {missing}. No key was made")
     key = add_key(
         folder,
         name,

@@ -16,7 +16,6 @@ from knowledge_bot_service.config.keys import Keys, reread_on_hangup
 from knowledge_bot_service.config.settings import Settings
 from knowledge_bot_service.config.storage import DiskFullError, StorageError, storage_error
 from knowledge_bot_service.store.database import Database
-from knowledge_bot_service.store.schema import SchemaError
 from knowledge_bot_service.web.app import create_app
 from knowledge_bot_service.web.gate import PREFIX
 from knowledge_bot_service.web.mounts import Loader, Mounts
@@ -90,8 +89,7 @@ def run(
         mounts: what else is answered beside the interface, by the first segment of its path.
 
     Raises:
-        FolderError: the disk is full.
-        SchemaError: the database is not one that this version can use.
+        FolderError: the disk is full, or the database is not one that this version can use.
         SettingsError: the key of the language model is not in the environment.
     """
     sys.setswitchinterval(_SWITCH_INTERVAL)
@@ -149,8 +147,7 @@ def opened(folder: DataFolder) -> Database:
     """Open the database of a data folder, before a server's start shows an error as a traceback.
 
     Raises:
-        FolderError: the disk is full.
-        SchemaError: the database is not one that this version can use.
+        FolderError: the disk is full, or the database is not one that this version can use.
     """
     path = folder.database
     try:
@@ -164,7 +161,7 @@ def opened(folder: DataFolder) -> Database:
                 f"cannot open the database {path}: the disk is full. Make room, and start the "
                 "service again; nothing was changed."
             ) from None
-        raise SchemaError(
+        raise FolderError(
             f"cannot open the database {path}: {error}. Restore a backup, or start with another "
             "data folder; nothing was changed."
         ) from None

@@ -60,7 +60,7 @@ class Database:
     write is called durable, and nothing is written from then on.
 
     Raises:
-        SchemaError: the file is another program's database, or of a later version.
+        FolderError: the file is another program's database, or of a later version.
         sqlite3.Error: the file cannot be read or written, or is no database.
         OSError: the file cannot be made.
     """

@@ -6,6 +6,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
+from knowledge_bot_service.config.folder import FolderError
 from knowledge_bot_service.readers.analyzer.blocks import dumped, loaded
 from knowledge_bot_service.readers.documents.markdown import read_text
 from knowledge_bot_service.readers.statements import indexed
@@ -131,10 +132,6 @@ CREATE INDEX idempotency_key_forgotten_at ON idempotency_key (forgotten_at);
 _log = logging.getLogger(__name__)
 
 
-class SchemaError(Exception):
-    """The database is not one that this version can use. str() says why, and what to do."""
-
-
 def prepare(connection: sqlite3.Connection) -> None:
     """Make the tables in an empty database, or bring an older one's to the present version.
 
@@ -145,7 +142,7 @@ def prepare(connection: sqlite3.Connection) -> None:
         connection: to the database, in autocommit mode; nobody else uses the database.
 
     Raises:
-        SchemaError: the database is another program's, or of a later version.
+        FolderError: the database is another program's, or of a later version.
         sqlite3.Error: the file cannot be read or written, or is no database.
     """
     version = check_version(connection)
@@ -210,7 +207,7 @@ def check_version(connection: sqlite3.Connection) -> int:
     """Return the version of a database's tables; 0 where there are none. Nothing is changed.
 
     Raises:
-        SchemaError: the database is another program's, or of a later version.
+        FolderError: the database is another program's, or of a later version.
     """
     application = connection.execute("PRAGMA application_id").fetchone()[0]
     version: int = connection.execute("PRAGMA user_version").fetchone()[0]
@@ -218,10 +215,10 @@ def check_version(connection: sqlite3.Connection) -> int:
     if application != _APPLICATION and tables:
         # The first version set neither number.
         if application or version or not {"source", "passage_index", "conversation"} <= tables:
-            raise SchemaError("the file is a database of another program. Nothing was changed.")
+            raise FolderError("the file is a database of another program. Nothing was changed.")
         return 1
     if version > VERSION:
-        raise SchemaError(
+        raise FolderError(
             f"the database is of version {version}, and this program knows versions up to "
             f"{VERSION}: a later release of knowledge-bot made it. Install that release, or "
             "restore a backup of before. Nothing was changed."

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from in_process import InProcess
-from knowledge_bot_service.store.schema import VERSION, SchemaError
+from knowledge_bot_service.config.folder import FolderError
+from knowledge_bot_service.store.schema import VERSION
 from serve_command import SERVE, serving
 from service_calls import client_of
 
@@ -163,7 +164,7 @@ def test_a_folder_of_a_later_version_is_left_as_it_is(tmp_path: Path) -> None:
     with closing(sqlite3.connect(database)) as connection:
         connection.execute(f"PRAGMA user_version = {VERSION + 1}")
     before = database.read_bytes()
-    with pytest.raises(SchemaError, match=r"a later release of knowledge-bot made it"):
+    with pytest.raises(FolderError, match=r"a later release of knowledge-bot made it"):
         InProcess(tmp_path / "data").start()
     assert database.read_bytes() == before
 
@@ -186,6 +187,6 @@ def test_what_is_no_database_of_a_service_is_left_as_it_is(
         with closing(sqlite3.connect(database)) as connection:
             connection.execute("CREATE TABLE recipes (name TEXT)")
     before = database.read_bytes()
-    with pytest.raises(SchemaError, match=told):
+    with pytest.raises(FolderError, match=told):
         InProcess(tmp_path / "data").start()
     assert database.read_bytes() == before
