@@ -28,16 +28,10 @@ QUESTION = {"bot_id": "bot_one", "content": "Who sings in the lift?"}
 
 
 @pytest.fixture(scope="module")
-def anyones(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcess]:
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcess]:
     folder = tmp_path_factory.mktemp("idempotency")
     with InProcess(folder, collections=COLLECTIONS, bots=BOTS) as running:
         yield running
-
-
-@pytest.fixture
-def http(anyones: InProcess) -> Iterator[httpx.Client]:
-    with client_of(anyones) as client:
-        yield client
 
 
 def uuid7(age: float = 0.0) -> str:
@@ -138,7 +132,7 @@ def test_the_order_of_collections_and_spaces_in_json_are_no_difference(http: htt
 
 
 def test_an_upload_is_compared_by_its_parts_and_leaves_no_second_file(
-    anyones: InProcess, http: httpx.Client
+    service: InProcess, http: httpx.Client
 ) -> None:
     key = uuid7()
     first = upload(http, key)
@@ -153,8 +147,8 @@ def test_an_upload_is_compared_by_its_parts_and_leaves_no_second_file(
     ):
         assert upload(http, key, content, **form).status_code == 422
     assert upload(http, uuid7(WEEK + 60)).status_code == 412
-    anyones.wait_until_ready()
-    assert not list((anyones.data / "material").iterdir())
+    service.wait_until_ready()
+    assert not list((service.data / "material").iterdir())
 
 
 @pytest.mark.parametrize(
@@ -224,7 +218,7 @@ def test_other_methods_take_no_key(http: httpx.Client) -> None:
         assert KEY not in response.headers
 
 
-def test_of_requests_at_once_one_is_done(anyones: InProcess, http: httpx.Client) -> None:
+def test_of_requests_at_once_one_is_done(service: InProcess, http: httpx.Client) -> None:
     for number in range(5):
         name, key = f"At once {number}", uuid7()
         together = threading.Barrier(8)
@@ -232,7 +226,7 @@ def test_of_requests_at_once_one_is_done(anyones: InProcess, http: httpx.Client)
         def send(
             name: str = name, key: str = key, together: threading.Barrier = together
         ) -> httpx.Response:
-            with client_of(anyones) as mine:
+            with client_of(service) as mine:
                 together.wait()
                 return post(mine, "/sources/write", TEXT | {"name": name}, key)
 

@@ -27,21 +27,15 @@ def own_service(folder: Path, **settings: object) -> InProcess:
 
 
 @pytest.fixture
-def managed(tmp_path: Path) -> Iterator[InProcess]:
-    with own_service(tmp_path / "data") as running:
-        yield running
-
-
-@pytest.fixture
-def http(managed: InProcess) -> Iterator[httpx.Client]:
-    with client_of(managed) as client:
-        yield client
+def service(fresh: InProcess) -> InProcess:
+    """A service of each test's own, which `http` is a client of."""
+    return fresh
 
 
 @pytest.fixture(scope="module")
 def anyones(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     """A client of one service for all tests that need it neither empty nor running."""
-    folder = tmp_path_factory.mktemp("managed")
+    folder = tmp_path_factory.mktemp("fresh")
     with own_service(folder) as running, client_of(running) as client:
         yield client
 
@@ -100,11 +94,11 @@ def is_empty(service: InProcess) -> bool:
     return left(service) == (0, 0, 0, 0, 0) and not list((service.data / "material").iterdir())
 
 
-def test_a_list_is_searched_filtered_and_paged(http: httpx.Client, managed: InProcess) -> None:
+def test_a_list_is_searched_filtered_and_paged(http: httpx.Client, fresh: InProcess) -> None:
     for number in range(5):
         add_text(http, f"Rule {number}", "No running.")
     add_text(http, "ÜBER die Regeln", "Nicht rennen.", "col_two")
-    managed.wait_until_ready()
+    fresh.wait_until_ready()
     assert listed(http, counts=True)["counts"] == {"ready": 6}
     assert listed(http, counts=True, collection="col_two")["counts"] == {"ready": 1}
     assert names_of(http, search="über DIE") == ["ÜBER die Regeln"]
@@ -126,14 +120,14 @@ def test_a_list_is_searched_filtered_and_paged(http: httpx.Client, managed: InPr
 
 
 def test_a_source_that_gets_a_new_text_keeps_its_place_in_the_list(
-    http: httpx.Client, managed: InProcess
+    http: httpx.Client, fresh: InProcess
 ) -> None:
     sources = [add_text(http, f"Rule {number}", "No running.")["id"] for number in range(4)]
-    managed.wait_until_ready()
+    fresh.wait_until_ready()
     first = listed(http, limit=2, status=["pending", "processing", "ready"])
     # The one that is ready when the second page is read must not have gone to the first.
     replace(http, sources[0], "Walk.", "Rule 0")
-    managed.wait_until_ready()
+    fresh.wait_until_ready()
     second = listed(http, status=["pending", "processing", "ready"], before=first["next"])
     assert [one["id"] for one in (*first["data"], *second["data"])] == sources[::-1]
 
@@ -165,9 +159,9 @@ def test_a_list_that_cannot_be_is_a_400(anyones: httpx.Client, parameters: dict[
     assert problem_of(response, 400)["code"] == "invalid_request"
 
 
-def test_a_text_is_read_in_its_order_page_by_page(http: httpx.Client, managed: InProcess) -> None:
+def test_a_text_is_read_in_its_order_page_by_page(http: httpx.Client, fresh: InProcess) -> None:
     source = add_text(http, "Long", LONG)["id"]
-    managed.wait_until_ready()
+    fresh.wait_until_ready()
     part = text_of(http, source, limit=100)
     assert part["previous"] is None
     assert (part["source"]["name"], part["source"]["status"]) == ("Long", "ready")
@@ -181,10 +175,10 @@ def test_a_text_is_read_in_its_order_page_by_page(http: httpx.Client, managed: I
 
 
 def test_a_passage_that_an_answer_quotes_is_shown_with_what_is_before_it(
-    http: httpx.Client, managed: InProcess
+    http: httpx.Client, fresh: InProcess
 ) -> None:
     add_text(http, "Long", f"{LONG}\n\nThe canoes are kept by Ruth Okafor.\n\n{LONG}")
-    managed.wait_until_ready()
+    fresh.wait_until_ready()
     cited = ask(http, "Where are the canoes kept by Ruth Okafor?")["sources"][0]
     shown = text_of(http, cited["id"], passage=cited["passages"][0], limit=5)
     place = [one["id"] for one in shown["passages"]].index(cited["passages"][0])
@@ -194,21 +188,21 @@ def test_a_passage_that_an_answer_quotes_is_shown_with_what_is_before_it(
 
 
 def test_a_deleted_source_is_gone_from_answers_at_once_and_from_the_folder_soon(
-    http: httpx.Client, managed: InProcess
+    http: httpx.Client, fresh: InProcess
 ) -> None:
     source = add_text(http, "Canoes", f"The canoes are kept by Ruth Okafor.\n\n{LONG}")["id"]
-    managed.wait_until_ready()
+    fresh.wait_until_ready()
     told = ask(http, "Where are the canoes kept by Ruth Okafor?")
     assert "Ruth Okafor" in told["answer"]
     response = http.delete(f"/sources/{source}")
     assert (response.status_code, response.content) == (204, b"")
     assert ask(http, "Where are the canoes kept by Ruth Okafor?")["answer"] == REFUSAL
     assert listed(http)["data"] == []
-    assert managed.sources() == []
+    assert fresh.sources() == []
     assert problem_of(http.get(f"/sources/{source}"), 404)["code"] == "unknown_source"
     again = http.delete(f"/sources/{source}")
     assert problem_of(again, 404)["code"] == "unknown_source"
-    assert until(lambda: is_empty(managed))
+    assert until(lambda: is_empty(fresh))
     # What was said with it stays, and can be gone on with.
     conversation = told["conversation_id"]
     kept = page(http, f"bots/bot_one/conversations/{conversation}").json()["rows"]
@@ -240,7 +234,7 @@ def test_nothing_of_a_deleted_source_stays_in_the_files(tmp_path: Path) -> None:
         assert [word for word in (b"atrushk", b"ocelot", b"ggdrasi") if word in kept] == []
 
 
-def test_a_source_is_deleted_while_it_is_read(http: httpx.Client, managed: InProcess) -> None:
+def test_a_source_is_deleted_while_it_is_read(http: httpx.Client, fresh: InProcess) -> None:
     texts = [add_text(http, f"Text {number}", f"{LONG}\n\n{number}") for number in range(12)]
     uploads = [
         value_of(
@@ -254,8 +248,8 @@ def test_a_source_is_deleted_while_it_is_read(http: httpx.Client, managed: InPro
     ]
     for source in (*texts, *uploads):
         assert http.delete(f"/sources/{source['id']}").status_code == 204
-    assert managed.sources() == []
-    assert until(lambda: is_empty(managed))
+    assert fresh.sources() == []
+    assert until(lambda: is_empty(fresh))
     # Nothing waits for what is gone, and the workers go on.
     add_text(http, "Rules", "Nobody sings in the lift.")
     started = time.monotonic()
@@ -279,22 +273,22 @@ def test_a_removal_goes_on_after_the_service_was_killed(tmp_path: Path) -> None:
 
 
 def test_passages_of_a_deleted_source_never_become_another_ones(
-    http: httpx.Client, managed: InProcess
+    http: httpx.Client, fresh: InProcess
 ) -> None:
     source = add_text(http, "Secret", f"{LONG}\n\nThe canoes are kept by Ruth Okafor.")["id"]
-    managed.wait_until_ready()
+    fresh.wait_until_ready()
     http.delete(f"/sources/{source}")
     newer = add_text(http, "Public", "The paddles are kept by Ida Holm.")["id"]
-    managed.wait_until_ready()
+    fresh.wait_until_ready()
     shown = text_of(http, newer)["passages"]
     assert [one["text"] for one in shown] == ["The paddles are kept by Ida Holm."]
     assert ask(http, "Where are the canoes kept by Ruth Okafor?")["answer"] == REFUSAL
 
 
-def test_a_replacement_takes_over_when_it_is_ready(http: httpx.Client, managed: InProcess) -> None:
+def test_a_replacement_takes_over_when_it_is_ready(http: httpx.Client, fresh: InProcess) -> None:
     older = add_text(http, "Opening", "The library opens at nine on Saturdays.")
     add_text(http, "Later", "Nobody sings in the lift.")
-    managed.wait_until_ready()
+    fresh.wait_until_ready()
     replacing = replace(
         http, older["id"], f"{LONG * 4}\n\nThe library opens at ten on Saturdays.", "Opening hours"
     )
@@ -304,7 +298,7 @@ def test_a_replacement_takes_over_when_it_is_ready(http: httpx.Client, managed: 
     assert accepted["ready_revision"] == older["revision"] != accepted["revision"]
     assert replacing.headers["ETag"] == f'"{accepted["revision"]}"'
     assert "nine" in told_of_saturday(http)
-    managed.wait_until_ready()
+    fresh.wait_until_ready()
     assert "ten" in told_of_saturday(http)
     assert "nine" not in told_of_saturday(http)
     source = standing(http, older["id"])
@@ -312,8 +306,8 @@ def test_a_replacement_takes_over_when_it_is_ready(http: httpx.Client, managed: 
     assert source["created_at"] == older["created_at"] < source["ready_at"]
     assert source["revision"] == source["ready_revision"] == accepted["revision"]
     assert listed(http, counts=True)["counts"] == {"ready": 2}
-    assert until(lambda: left(managed)[4] == 0)
-    assert "nine on Saturdays" not in "".join(passages_of(managed))
+    assert until(lambda: left(fresh)[4] == 0)
+    assert "nine on Saturdays" not in "".join(passages_of(fresh))
 
 
 def told_of_saturday(http: httpx.Client) -> str:
@@ -329,13 +323,13 @@ def passages_of(service: InProcess) -> list[str]:
 
 
 def test_a_replacement_that_fails_leaves_the_old_text_and_says_why(
-    http: httpx.Client, managed: InProcess
+    http: httpx.Client, fresh: InProcess
 ) -> None:
     source = add_text(http, "Opening", "The library opens at nine on Saturdays.")["id"]
-    managed.wait_until_ready()
+    fresh.wait_until_ready()
     before = standing(http, source)
     accepted = value_of(replace_with_nothing(http, source))
-    managed.wait_until_ready()
+    fresh.wait_until_ready()
     assert "nine" in told_of_saturday(http)
     shown = standing(http, source)
     assert (shown["status"], shown["revision"]) == ("failed", accepted["revision"])
@@ -343,29 +337,29 @@ def test_a_replacement_that_fails_leaves_the_old_text_and_says_why(
     assert shown["ready_revision"] == before["revision"]
     assert shown["ready_at"] == before["ready_at"]
     assert listed(http, counts=True)["counts"] == {"failed": 1}
-    assert [one["text"] for one in text_of(http, source)["passages"]] == passages_of(managed)
-    assert until(lambda: left(managed)[4] == 0)
-    assert not list((managed.data / "material").iterdir())
+    assert [one["text"] for one in text_of(http, source)["passages"]] == passages_of(fresh)
+    assert until(lambda: left(fresh)[4] == 0)
+    assert not list((fresh.data / "material").iterdir())
     value_of(replace(http, source, "The library opens at ten on Saturdays."))
-    managed.wait_until_ready()
+    fresh.wait_until_ready()
     assert standing(http, source)["reason"] is None
     assert listed(http, counts=True)["counts"] == {"ready": 1}
 
 
 def test_a_source_that_never_had_a_text_has_no_revision_that_is_ready(
-    http: httpx.Client, managed: InProcess
+    http: httpx.Client, fresh: InProcess
 ) -> None:
     source = add_text(http, "Opening", LONG * 10)
     assert (source["ready_revision"], source["ready_at"]) == (None, None)
     accepted = value_of(replace_with_nothing(http, source["id"]))
     assert accepted["ready_revision"] is None
-    managed.wait_until_ready()
+    fresh.wait_until_ready()
     shown = standing(http, source["id"])
     assert (shown["status"], shown["ready_revision"], shown["ready_at"]) == ("failed", None, None)
     assert text_of(http, source["id"])["passages"] == []
 
 
-def test_only_the_revision_that_is_meant_is_changed(http: httpx.Client, managed: InProcess) -> None:
+def test_only_the_revision_that_is_meant_is_changed(http: httpx.Client, fresh: InProcess) -> None:
     source = add_text(http, "Rules", "Nobody sings in the lift.")["id"]
     first = http.get(f"/sources/{source}").headers["ETag"]
     second = replace(http, source, "Somebody sings.", If_Match=first).headers["ETag"]
@@ -386,19 +380,19 @@ def test_only_the_revision_that_is_meant_is_changed(http: httpx.Client, managed:
     assert http.delete(f"/sources/{source}", headers={"If-Match": "*"}).status_code == 204
     response = http.delete(f"/sources/{source}", headers={"If-Match": third})
     assert problem_of(response, 404)["code"] == "unknown_source"
-    managed.wait_until_ready()
+    fresh.wait_until_ready()
 
 
 def test_a_replacement_whose_answer_was_lost_is_answered_as_done(
-    http: httpx.Client, managed: InProcess
+    http: httpx.Client, fresh: InProcess
 ) -> None:
     source = add_text(http, "Rules", "Nobody sings in the lift.")["id"]
-    managed.wait_until_ready()
+    fresh.wait_until_ready()
     first = http.get(f"/sources/{source}").headers["ETag"]
     second = replace(http, source, "Somebody sings.", If_Match=first).headers["ETag"]
     again = replace(http, source, "Somebody sings.", If_Match=first)
     assert (again.status_code, again.headers["ETag"]) == (200, second)
-    managed.wait_until_ready()
+    fresh.wait_until_ready()
     again = replace(http, source, "Somebody sings.", If_Match=first)
     assert (again.headers["ETag"], value_of(again)["status"]) == (second, "ready")
     problem_of(replace(http, source, "Somebody sings.", "Other", If_Match=first), 412)
@@ -420,15 +414,13 @@ def test_a_replacement_whose_answer_was_lost_is_answered_as_done(
     # It has been the newest, and is not any more.
     problem_of(replace(http, source, "Somebody sings.", If_Match=first), 412)
     assert fourth not in {first, second, third}
-    managed.wait_until_ready()
-    assert not list((managed.data / "material").iterdir())
+    fresh.wait_until_ready()
+    assert not list((fresh.data / "material").iterdir())
 
 
-def test_a_source_is_renamed_without_being_read_again(
-    http: httpx.Client, managed: InProcess
-) -> None:
+def test_a_source_is_renamed_without_being_read_again(http: httpx.Client, fresh: InProcess) -> None:
     source = add_text(http, "Opening", "The library opens at nine on Saturdays.")["id"]
-    managed.wait_until_ready()
+    fresh.wait_until_ready()
     before = standing(http, source)
     passages = text_of(http, source)["passages"]
     response = http.patch(f"/sources/{source}", json={"value": {"name": "Hours"}})
@@ -441,7 +433,7 @@ def test_a_source_is_renamed_without_being_read_again(
     replace(http, source, f"{LONG * 8}\n\nThe library opens at ten on Saturdays.", "Other")
     http.patch(f"/sources/{source}", json={"value": {"name": "Times"}}).raise_for_status()
     assert told_of_saturday(http).endswith("Sources: Times")
-    managed.wait_until_ready()
+    fresh.wait_until_ready()
     assert standing(http, source)["name"] == "Times"
     for name in ("", " ", 7, "a\nb"):
         problem_of(http.patch(f"/sources/{source}", json={"value": {"name": name}}), 400)
@@ -450,45 +442,45 @@ def test_a_source_is_renamed_without_being_read_again(
 
 
 def test_an_answer_names_the_revision_that_it_was_given_from(
-    http: httpx.Client, managed: InProcess
+    http: httpx.Client, fresh: InProcess
 ) -> None:
     source = add_text(http, "Opening", "The library opens at nine on Saturdays.")["id"]
-    managed.wait_until_ready()
+    fresh.wait_until_ready()
     first = standing(http, source)["revision"]
     replace(http, source, f"{LONG * 8}\n\nThe library opens at ten on Saturdays.", "Opening")
     asked = "When does the library open on Saturdays?"
     assert ask(http, asked)["sources"][0]["revision"] == first
-    managed.wait_until_ready()
+    fresh.wait_until_ready()
     second = standing(http, source)["revision"]
     assert ask(http, asked)["sources"][0]["revision"] == second != first
 
 
-def test_pages_without_text_are_a_warning(http: httpx.Client, managed: InProcess) -> None:
+def test_pages_without_text_are_a_warning(http: httpx.Client, fresh: InProcess) -> None:
     form = {"name": "Scan", "collections": "col_one"}
     file = {"file": ("scan.pdf", pdf("Nobody sings.", "", "Nobody runs.", ""), "application/pdf")}
     source = value_of(http.post("/sources/upload", data=form, files=file))
     assert source["warnings"] == []
-    managed.wait_until_ready()
+    fresh.wait_until_ready()
     shown = standing(http, source["id"])
     assert (shown["status"], shown["reason"]) == ("ready", None)
     assert len(shown["warnings"]) == 1
     assert shown["warnings"][0].endswith(": 2, 4")
 
 
-def test_the_last_of_several_replacements_wins(http: httpx.Client, managed: InProcess) -> None:
+def test_the_last_of_several_replacements_wins(http: httpx.Client, fresh: InProcess) -> None:
     source = add_text(http, "Opening", f"{LONG * 4}\n\nThe library opens at eight on Saturdays.")
     for hour in ("nine", "ten", "eleven"):
         replace(http, source["id"], f"{LONG * 2}\n\nThe library opens at {hour} on Saturdays.")
-    managed.wait_until_ready()
+    fresh.wait_until_ready()
     assert "eleven" in told_of_saturday(http)
-    assert [one.id for one in managed.sources()] == [source["id"]]
-    assert until(lambda: left(managed)[3:] == (0, 0))
-    assert [text for text in passages_of(managed) if "eight" in text or "nine" in text] == []
+    assert [one.id for one in fresh.sources()] == [source["id"]]
+    assert until(lambda: left(fresh)[3:] == (0, 0))
+    assert [text for text in passages_of(fresh) if "eight" in text or "nine" in text] == []
     # It is deleted with its replacement.
     replace(http, source["id"], LONG * 4)
     http.delete(f"/sources/{source['id']}")
-    assert until(lambda: is_empty(managed))
-    assert managed.sources() == []
+    assert until(lambda: is_empty(fresh))
+    assert fresh.sources() == []
 
 
 def test_a_replacement_survives_a_crash(tmp_path: Path) -> None:
@@ -627,23 +619,23 @@ def test_a_conversation_of_another_bot_is_not_shown(anyones: httpx.Client) -> No
 
 
 def test_a_question_is_answered_from_one_of_the_texts_whatever_is_replaced(
-    http: httpx.Client, managed: InProcess
+    http: httpx.Client, fresh: InProcess
 ) -> None:
     # Each text says two things; what an answer says of one must be of the same text as the other.
     source = add_text(http, "Depot", depot(0))["id"]
     others = [add_text(http, f"Other {number}", depot_of_others(0))["id"] for number in range(5)]
-    managed.wait_until_ready()
+    fresh.wait_until_ready()
     sent, over = [0], threading.Event()
 
     def replace_all_the_time() -> None:
-        with client_of(managed) as mine:
+        with client_of(fresh) as mine:
             for number in range(1, 25):
                 sent.append(number)
                 replace(mine, source, depot(number), "Depot").raise_for_status()
                 for other in others:
                     replace(mine, other, depot_of_others(number)).raise_for_status()
                 time.sleep(0.1)
-            managed.wait_until_ready(120)
+            fresh.wait_until_ready(120)
             over.set()
 
     replacing = threading.Thread(target=replace_all_the_time)

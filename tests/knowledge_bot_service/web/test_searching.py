@@ -25,12 +25,6 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcess]:
         yield running
 
 
-@pytest.fixture
-def http(service: InProcess) -> Iterator[httpx.Client]:
-    with client_of(service) as client:
-        yield client
-
-
 def search(http: httpx.Client, query: str, **more: Any) -> list[dict[str, Any]]:
     found = value_of(http.post("/search", json={"value": {"query": query, **more}}))["data"]
     assert isinstance(found, list)

@@ -47,12 +47,6 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcess]:
         yield running
 
 
-@pytest.fixture(scope="module")
-def http(service: InProcess) -> Iterator[httpx.Client]:
-    with client_of(service) as client:
-        yield client
-
-
 def add_page(http: httpx.Client, url: str, name: str = "Hours", **more: object) -> str:
     body = {"name": name, "collections": ["col_one"], "url": url, **more}
     source: str = value_of(http.post("/sources/webpage", json={"value": body}))["id"]
