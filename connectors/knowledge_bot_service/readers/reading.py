@@ -331,12 +331,13 @@ def main() -> None:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     if hasattr(os, "nice"):
         os.nice(_NICENESS)
+    _limit("RLIMIT_CORE", 0)
     for number in range(1, _MAX_DOCUMENTS + 1):
         values = json.loads(requests.get())
         limits = Limits(**values["limits"])
-        _limit_memory(limits.memory)
+        _limit("RLIMIT_AS", limits.memory)
         end = _cpu_seconds() + limits.seconds_in_all
-        _limit_time(min(_cpu_seconds() + limits.seconds, end))
+        _limit("RLIMIT_CPU", min(_cpu_seconds() + limits.seconds, end))
         try:
             for answer in _answers(Request(**values["request"])):
                 answer["stays"] = number < _MAX_DOCUMENTS and _resident() < _MAX_RESIDENT
@@ -344,7 +345,7 @@ def main() -> None:
                     json.dumps(answer, ensure_ascii=False).encode(errors="replace") + b"\n"
                 )
                 output.flush()
-                _limit_time(min(_cpu_seconds() + limits.seconds, end))
+                _limit("RLIMIT_CPU", min(_cpu_seconds() + limits.seconds, end))
         except MemoryError:
             # At once: there may not be enough memory for a clean end.
             os._exit(_OUT_OF_MEMORY)
@@ -403,27 +404,16 @@ def _batched(entries: Iterable[IndexEntry]) -> Iterator[list[IndexEntry]]:
         yield batch
 
 
-def _limit_memory(size: int) -> None:
+def _limit(name: str, most: float) -> None:
+    """Limit what this process may use of something, such as `RLIMIT_AS`, for whatever it runs."""
     if sys.platform == "win32":
         return
     import resource
 
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    if hard == resource.RLIM_INFINITY or size < hard:
-        resource.setrlimit(resource.RLIMIT_AS, (size, hard))
-
-
-def _limit_time(end: float) -> None:
-    """Limit the CPU time of this process, for a parser that lets no other thread run."""
-    if sys.platform == "win32":
-        return
-    import resource
-
-    soft = math.ceil(end)
-    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    kind, soft = getattr(resource, name), math.ceil(most)
+    _, hard = resource.getrlimit(kind)
     if hard == resource.RLIM_INFINITY or soft < hard:
-        resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))
+        resource.setrlimit(kind, (soft, hard))
 
 
 def _cpu_seconds() -> float:

@@ -20,7 +20,7 @@ from typing import Final
 from knowledge_bot_service.config import logs
 from knowledge_bot_service.config.folder import DataFolder, FolderError
 from knowledge_bot_service.config.keys import Keys
-from knowledge_bot_service.config.settings import SettingsError, overridden, parse_settings
+from knowledge_bot_service.config.settings import SettingsError, parse_settings
 from knowledge_bot_service.run.server import AddressError, listen, run
 
 # How long a clean end may take, in seconds. No parent is left to kill this process.
@@ -36,9 +36,8 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     # In tests and trials a log line for each request is of no use.
     logs.configure("warning")
-    settings = overridden(
-        parse_settings(start["settings"], origin="settings"), host="127.0.0.1", port=start["port"]
-    )
+    values = {**start["settings"], "host": "127.0.0.1", "port": start["port"]}
+    settings = parse_settings(values, origin="settings")
     try:
         with listen(settings.host, settings.port) as listener, DataFolder(settings.data) as folder:
             port = listener.getsockname()[1]

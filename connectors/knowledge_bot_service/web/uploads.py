@@ -96,42 +96,34 @@ class _Form:
         self._value = bytearray()
 
     def callbacks(self) -> Any:
-        return {
-            "on_part_begin": self._on_part_begin,
-            "on_part_data": self._on_part_data,
-            "on_part_end": self._on_part_end,
-            "on_header_field": self._on_header_field,
-            "on_header_value": self._on_header_value,
-            "on_header_end": self._on_header_end,
-            "on_headers_finished": self._on_headers_finished,
-            "on_end": self._on_end,
-        }
+        """The methods that are named as what the parser reports."""
+        return {name: getattr(self, name) for name in dir(self) if name.startswith("on_")}
 
     def _count(self, size: int) -> None:
         self._size += size
         if self._size > _MAX_FIELDS:
             raise invalid(f"the form's fields are larger than {_MAX_FIELDS:,} bytes together")
 
-    def _on_part_begin(self) -> None:
+    def on_part_begin(self) -> None:
         self._parts += 1
         if self._parts > _MAX_PARTS:
             raise invalid(f"the form has more than {_MAX_PARTS:,} parts")
         self._headers = {}
         self._value = bytearray()
 
-    def _on_header_field(self, data: bytes, start: int, end: int) -> None:
+    def on_header_field(self, data: bytes, start: int, end: int) -> None:
         self._count(end - start)
         self._header_name += data[start:end]
 
-    def _on_header_value(self, data: bytes, start: int, end: int) -> None:
+    def on_header_value(self, data: bytes, start: int, end: int) -> None:
         self._count(end - start)
         self._header_value += data[start:end]
 
-    def _on_header_end(self) -> None:
+    def on_header_end(self) -> None:
         self._headers[self._header_name.lower()] = self._header_value
         self._header_name = self._header_value = b""
 
-    def _on_headers_finished(self) -> None:
+    def on_headers_finished(self) -> None:
         disposition = self._headers.get(b"content-disposition", b"").decode("latin-1")
         options = parse_options_header(disposition)[1]
         self._name = _decoded(options.get(b"name", b""))
@@ -142,7 +134,7 @@ class _Form:
             content_type = self._headers.get(b"content-type")
             self.content_type = _decoded(content_type) if content_type else None
 
-    def _on_part_data(self, data: bytes, start: int, end: int) -> None:
+    def on_part_data(self, data: bytes, start: int, end: int) -> None:
         if self._name == _FILE:
             content = memoryview(data)[start:end]
             self._file.write(content)
@@ -151,11 +143,11 @@ class _Form:
         self._count(end - start)
         self._value += data[start:end]
 
-    def _on_part_end(self) -> None:
+    def on_part_end(self) -> None:
         if self._name != _FILE:
             self.fields.append((self._name, bytes(self._value)))
 
-    def _on_end(self) -> None:
+    def on_end(self) -> None:
         self.ended = True
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future
 from pathlib import Path
 from sqlite3 import Connection
-from typing import Final
+from typing import Final, TypeVar
 
 from knowledge_bot_service.config.storage import StorageError, storage_error
 from knowledge_bot_service.readers.extract import ExtractionError
@@ -31,6 +31,8 @@ from knowledge_bot_web.errors import FetchError, PassingError
 from knowledge_bot_web.fetching import FetchPolicy, fetch
 
 _log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
 
 SMALL: Final = 256 * 1024
 """A text or file up to this size, in bytes or characters, is read before what is longer."""
@@ -276,31 +278,25 @@ class Workers:
 
     def _parts(self, job: Job, reader: Reader, limits: Limits) -> Generator[Part]:
         material = job.material
-        match job.kind:
-            case Kind.WEBPAGE:
-                yield from self._parts_of_page(job, reader, limits)
-            case Kind.FILE:
-                request = Request(
-                    job.name,
-                    path=str(self._folder / _present(material.file)),
-                    filename=material.filename or "",
-                    content_type=material.content_type,
-                )
-                yield from reader.read(request, limits)
-            case Kind.TEXT if material.file is not None:
-                request = Request(job.name, path=str(self._folder / material.file), is_text=True)
-                yield from reader.read(request, limits)
-            case Kind.TEXT:
-                request = Request(job.name, text=_present(material.content))
-                yield from reader.read(request, limits)
-
-    def _parts_of_page(self, job: Job, reader: Reader, limits: Limits) -> Iterator[Part]:
-        headers = list(job.material.headers)
-        if job.material.file is not None:
-            kept = read_headers(self._folder / job.material.file)
-            headers += [(one.name, one.value) for one in kept]
-        page = fetch(_present(job.material.url), headers, self._policy)
-        yield from reader.read_page(job.name, page, self._folder, limits)
+        path = None if material.file is None else self._folder / material.file
+        if job.kind is Kind.WEBPAGE:
+            kept = () if path is None else read_headers(path)
+            headers = [*material.headers, *((one.name, one.value) for one in kept)]
+            page = fetch(_present(material.url), headers, self._policy)
+            yield from reader.read_page(job.name, page, self._folder, limits)
+            return
+        if job.kind is Kind.FILE:
+            request = Request(
+                job.name,
+                path=str(_present(path)),
+                filename=material.filename or "",
+                content_type=material.content_type,
+            )
+        elif path is not None:
+            request = Request(job.name, path=str(path), is_text=True)
+        else:
+            request = Request(job.name, text=_present(material.content))
+        yield from reader.read(request, limits)
 
 
 class _UnwantedError(Exception):
@@ -336,7 +332,7 @@ class _Lane:
         return [public_id for public_id in taken if public_id]
 
 
-def _present(value: str | None) -> str:
+def _present(value: _T | None) -> _T:
     if value is None:
         raise ExtractionError("the service no longer has what it is made from")
     return value
