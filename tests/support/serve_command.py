@@ -4,7 +4,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import chdir, contextmanager
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from knowledge_bot_service.run.command import serve
+from waiting import until
 
 SERVE = [sys.executable, "-m", "knowledge_bot_service.run.command"]
 
@@ -27,9 +27,7 @@ def serving(folder: Path, *arguments: str) -> Iterator[tuple[str, str, "subproce
         ) as process,
     ):
         try:
-            deadline = time.monotonic() + 20
-            while "Stop with" not in log.read_text() and time.monotonic() < deadline:
-                time.sleep(0.02)
+            until(lambda: "Stop with" in log.read_text() or process.poll() is not None, 60)
             text = log.read_text()
             yield text.partition("Base URL: ")[2].split()[0], text, process
         finally:

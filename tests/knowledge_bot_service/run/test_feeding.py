@@ -42,22 +42,22 @@ def test_it_feeds_what_is_there_and_what_changes_and_a_restart_sends_nothing_aga
         assert f"KNOWLEDGE_BOT_BASE_URL={base_url}" in printed
         assert len(log.read_text().splitlines()) < 20
         with client(base_url, printed) as http:
-            assert until(lambda: names(http) == ["fees.md", "hours.md"], 40)
+            assert until(lambda: names(http) == ["fees.md", "hours.md"], 90)
             assert "two" in ask(http, QUESTION, bot="bot_default")["answer"]
             (handbook / "new.md").write_text("The canoes are kept by Ruth Okafor.")
-            assert until(lambda: "new.md" in names(http), 40)
+            assert until(lambda: "new.md" in names(http), 90)
             (handbook / "fees.md").write_text("A reminder costs three euros.")
-            assert until(lambda: "three" in ask(http, QUESTION, bot="bot_default")["answer"], 40)
+            assert until(lambda: "three" in ask(http, QUESTION, bot="bot_default")["answer"], 90)
             assert "two" not in ask(http, QUESTION, bot="bot_default")["answer"]
             (handbook / "hours.md").unlink()
-            assert until(lambda: names(http) == ["fees.md", "new.md"], 40)
+            assert until(lambda: names(http) == ["fees.md", "new.md"], 90)
         process.send_signal(signal.SIGINT)
         process.wait(20)
         assert not {"Traceback", "Error"} & {*log.read_text().replace(":", " ").split()}
     port = str(httpx.URL(base_url).port)
     with serving(tmp_path, "--with", "handbook", "--port", port) as (_, _, process):
-        assert until(lambda: "unchanged" in log.read_text(), 40)
-        assert until(lambda: "Watching" in log.read_text(), 40)
+        assert until(lambda: "unchanged" in log.read_text(), 90)
+        assert until(lambda: "Watching" in log.read_text(), 90)
         counts = dict(line.split("\t") for line in log.read_text().splitlines() if "\t" in line)
         assert counts == {"created": "0", "unchanged": "2"}
         process.terminate()
@@ -74,7 +74,7 @@ def test_a_restored_backup_is_sent_what_changed_since_and_nothing_twice(
         with client(base_url, printed) as http:
             # Also while it is fed: what is on its way is in the one or in the other.
             for count in (1, 40, 100, 152):
-                assert until(lambda count=count: total(http) >= count, 40)
+                assert until(lambda count=count: total(http) >= count, 90)
                 made.append(tmp_path / f"{count}.tar")
                 assert called(tmp_path, "backup", made[-1], "--data", "data").returncode == 0
             everything = sorted(one.name for one in handbook.iterdir())
@@ -88,7 +88,7 @@ def test_a_restored_backup_is_sent_what_changed_since_and_nothing_twice(
             serving(tmp_path, "--with", "handbook", "--data", str(data), "--port", port),
             client(base_url, printed) as http,
         ):
-            assert until(lambda: "Watching" in log.read_text(), 40)
+            assert until(lambda: "Watching" in log.read_text(), 90)
             listed = http.get("/sources", params={"limit": 500}).json()["value"]["data"]
             assert sorted(one["name"] for one in listed) == everything
 
@@ -112,8 +112,8 @@ def test_what_holds_keys_and_what_it_writes_itself_is_not_fed(tmp_path: Path) ->
     ):
         headers = {"X-API-KEY": "key-of-the-owner"}
         with httpx.Client(base_url=base_url, headers=headers) as http:
-            assert until(lambda: names(http) != [], 40)
-            assert until(lambda: "Watching" in (tmp_path / "printed.txt").read_text(), 40)
+            assert until(lambda: names(http) != [], 90)
+            assert until(lambda: "Watching" in (tmp_path / "printed.txt").read_text(), 90)
             assert names(http) == ["hours.md"]
 
 
@@ -142,7 +142,7 @@ def test_a_folder_that_was_fed_elsewhere_is_not_fed_twice(tmp_path: Path, handbo
         serving(tmp_path, "--with", "handbook") as (base_url, printed, _),
         client(base_url, printed) as http,
     ):
-        assert until(lambda: len(names(http)) == len(list(handbook.iterdir())), 40)
+        assert until(lambda: len(names(http)) == len(list(handbook.iterdir())), 90)
     done = called(tmp_path, "--port", "0", "--with", "handbook")
     assert done.returncode == 1
     assert str(httpx.URL(base_url).port) in done.stderr
@@ -157,16 +157,16 @@ def test_many_that_vanish_at_once_are_removed_by_themselves_and_a_renamed_folder
     log = tmp_path / "printed.txt"
     with serving(tmp_path, "--with", "handbook") as (base_url, printed, process):
         with client(base_url, printed) as http:
-            assert until(lambda: total(http) == 32, 40)
-            assert until(lambda: "Watching" in log.read_text(), 40)
+            assert until(lambda: total(http) == 32, 90)
+            assert until(lambda: "Watching" in log.read_text(), 90)
             for number in range(12):  # more than is removed when it is missed for the first time
                 (handbook / f"{number}.md").unlink()
-            assert until(lambda: total(http) == 20, 40)
+            assert until(lambda: total(http) == 20, 90)
         process.send_signal(signal.SIGINT)
         process.wait(20)
     handbook.rename(tmp_path / "manual")
     port = str(httpx.URL(base_url).port)
     with serving(tmp_path, "--with", "manual", "--port", port):
-        assert until(lambda: "Watching" in log.read_text(), 40)
+        assert until(lambda: "Watching" in log.read_text(), 90)
         counts = dict(line.split("\t") for line in log.read_text().splitlines() if "\t" in line)
         assert counts == {"created": "0", "unchanged": "20"}

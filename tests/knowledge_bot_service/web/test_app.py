@@ -259,8 +259,11 @@ def test_a_body_of_the_limit_is_taken(http: httpx.Client) -> None:
     )
 
 
-def test_the_service_answers_a_person_after_all_of_that(http: httpx.Client) -> None:
+def test_the_service_answers_a_person_after_all_of_that(
+    service: InProcess, http: httpx.Client
+) -> None:
     add_text(http, "Canteen", "The canteen opens at half past eleven.")
+    service.wait_until_ready()
     assert "half past eleven" in ask(http, "When does the canteen open?")["answer"]
 
 

@@ -584,8 +584,11 @@ def test_a_replacement_that_is_no_source_is_refused(
     assert standing(anyones, source)["revision"] == before
 
 
-def test_conversations_are_listed_newest_first_and_read_back(http: httpx.Client) -> None:
+def test_conversations_are_listed_newest_first_and_read_back(
+    http: httpx.Client, fresh: InProcess
+) -> None:
     add_text(http, "Rules", "Nobody sings in the lift.")
+    fresh.wait_until_ready()
     conversations = [ask(http, f"Question {number}?")["conversation_id"] for number in range(5)]
     for _ in range(2):
         ask(http, "Who sings in the lift?", conversations[0])

@@ -96,7 +96,7 @@ def test_a_page_whose_text_has_changed_gets_its_new_text(
     running.wait_until_ready()
     assert "eight" in asked(http, "bot_changed")
     pages.answers["/changed"] = answer(NEW)
-    assert until(lambda: "ten" in asked(http, "bot_changed"), 40)
+    assert until(lambda: "ten" in asked(http, "bot_changed"), 90)
     assert len(passages(running, url)) == 1
     state = state_of(running, url)
     assert (state.status, state.reason) == ("ready", None)
@@ -116,13 +116,13 @@ def test_a_page_that_has_not_changed_is_asked_for_only_if_it_had(
     running.wait_until_ready()
     before = passages(running, url)
     assert before
-    assert until(lambda: "if-none-match" in requests_of(pages, "/same")[-1].lower(), 40)
+    assert until(lambda: "if-none-match" in requests_of(pages, "/same")[-1].lower(), 90)
     last = requests_of(pages, "/same")[-1].lower()
     assert 'if-none-match: "one"' in last
     assert "if-modified-since: sun, 22 nov 2026 10:00:00 gmt" in last
     pages.answers["/same"] = answer(b"", status="304 Not Modified")
     seen = len(requests_of(pages, "/same"))
-    assert until(lambda: len(requests_of(pages, "/same")) >= seen + 2, 40)
+    assert until(lambda: len(requests_of(pages, "/same")) >= seen + 2, 90)
     assert "eight" in asked(http, "bot_same")
     # Nothing was written anew.
     assert passages(running, url) == before
@@ -150,14 +150,14 @@ def test_a_page_that_cannot_be_read_again_keeps_its_text_and_says_why(
     add_page(http, url, "col_unreadable")
     running.wait_until_ready()
     pages.answers["/unreadable"] = then
-    assert until(lambda: state_of(running, url).reason is not None, 40)
+    assert until(lambda: state_of(running, url).reason is not None, 90)
     state = state_of(running, url)
     assert state.status == "ready"
     assert reason in str(state.reason)
     assert "eight" in asked(http, "bot_unreadable")
     # It says so no longer when it can be read.
     pages.answers["/unreadable"] = answer(OLD)
-    assert until(lambda: state_of(running, url).reason is None, 40)
+    assert until(lambda: state_of(running, url).reason is None, 90)
 
 
 def test_only_what_nobody_tries_again_is_to_be_sent_again(
@@ -184,7 +184,7 @@ def test_only_what_nobody_tries_again_is_to_be_sent_again(
         running.wait_until_ready()
         assert str(state_of(running, url).reason).startswith(str(reason))
     pages.answers["/busy"] = answer(status="503 Busy")
-    assert until(lambda: state_of(running, url).reason is not None, 40)
+    assert until(lambda: state_of(running, url).reason is not None, 90)
     today = datetime.now(UTC).date()
     assert state_of(running, url).reason == f"not brought up to date on {today}: {failed}"
 
@@ -197,7 +197,7 @@ def test_a_page_that_was_added_with_headers_is_not_fetched_without_them(
     add_page(http, pages.url("/secret"), "col_secret", headers=headers)
     add_page(http, pages.url("/open"), "col_secret")
     running.wait_until_ready()
-    assert until(lambda: len(requests_of(pages, "/open")) > 1, 40)
+    assert until(lambda: len(requests_of(pages, "/open")) > 1, 90)
     assert len(requests_of(pages, "/secret")) == 1
 
 
