@@ -89,15 +89,6 @@ _HOMES = {
     "_client": ("AsyncClient", "Client"),
     "_transports": ("AsyncTransport", "HTTPRequest", "HTTPResponse", "Transport"),
     "errors": tuple(name for name in __all__ if name.endswith(("Delivery", "Error", "Warning"))),
-    "models": (
-        "Bot",
-        "Collection",
-        "Conversation",
-        "Header",
-        "Message",
-        "Passage",
-        "Source",
-        "SourceDetails",
-    ),
 }
+_HOMES["models"] = tuple({*__all__}.difference(*_HOMES.values(), {"__version__"}))
 __getattr__, __dir__ = lazy_names(__name__, _HOMES)

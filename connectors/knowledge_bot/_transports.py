@@ -473,9 +473,7 @@ async def _read(
 # The user's own HTTP client -----------------------------------------------------------------------
 
 
-class HTTPClient(Protocol):
-    """The part of an `httpx.Client` that is used; an `httpx2.Client` has it too."""
-
+class _AnyHTTPClient(Protocol):
     @property
     def headers(self) -> Any:
         """Headers for every request."""
@@ -483,6 +481,10 @@ class HTTPClient(Protocol):
     @property
     def is_closed(self) -> bool:
         """Whether it can no longer send."""
+
+
+class HTTPClient(_AnyHTTPClient, Protocol):
+    """The part of an `httpx.Client` that is used; an `httpx2.Client` has it too."""
 
     def send(self, request: Any, *, stream: bool, follow_redirects: bool) -> Any:
         """Send a request; the answer's body is still to be read."""
@@ -491,16 +493,8 @@ class HTTPClient(Protocol):
         """Close the connections."""
 
 
-class AsyncHTTPClient(Protocol):
+class AsyncHTTPClient(_AnyHTTPClient, Protocol):
     """The part of an `httpx.AsyncClient` that is used; an `httpx2.AsyncClient` has it too."""
-
-    @property
-    def headers(self) -> Any:
-        """Headers for every request."""
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether it can no longer send."""
 
     async def send(self, request: Any, *, stream: bool, follow_redirects: bool) -> Any:
         """Send a request; the answer's body is still to be read."""

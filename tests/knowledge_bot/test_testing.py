@@ -136,76 +136,46 @@ def test_an_upload_arrives_with_its_file(call, tmp_path, encoding):
     assert "key" not in repr(received)
 
 
-FAULTS = {
-    "429": (lambda s: s.fail_next(429, times=3), RateLimitError, "refused", 3, 0),
-    "429 for a minute": (
-        lambda s: s.fail_next(429, retry_after=60, times=3),
-        RateLimitError,
-        "refused",
-        3,
-        0,
+# What the test asks for; the error and its delivery; how many requests arrive and sources are made.
+FAULTS = [
+    ("fail_next", {"status": 429, "times": 3}, (RateLimitError, "refused"), (3, 0)),
+    (
+        "fail_next",
+        {"status": 429, "retry_after": 60, "times": 3},
+        (RateLimitError, "refused"),
+        (3, 0),
     ),
-    "503 with Retry-After": (
-        lambda s: s.fail_next(503, retry_after=60, times=3),
-        ServerError,
-        "refused",
-        3,
-        0,
-    ),
-    "507 with Retry-After": (
-        lambda s: s.fail_next(507, retry_after=60),
-        ServerError,
-        "refused",
-        1,
-        0,
-    ),
-    "500": (lambda s: s.fail_next(500), ServerError, "unknown", 1, 0),
-    "503": (lambda s: s.fail_next(503), ServerError, "unknown", 1, 0),
-    "400": (lambda s: s.fail_next(400), BadRequestError, "refused", 1, 0),
-    "401": (lambda s: s.fail_next(401), AuthenticationError, "refused", 1, 0),
-    "404": (lambda s: s.fail_next(404), NotFoundError, "refused", 1, 0),
-    "418": (lambda s: s.fail_next(418), APIError, "refused", 1, 0),
-    "302": (lambda s: s.answer_next(302), UnexpectedResponseError, "unknown", 1, 0),
-    "junk": (lambda s: s.answer_next(200, b"junk"), UnexpectedResponseError, "unknown", 1, 0),
-    "an empty answer": (lambda s: s.answer_next(204), UnexpectedResponseError, "unknown", 1, 0),
-    "too large an answer": (
-        lambda s: s.answer_next(200, b" " * (17 << 20)),
-        UnexpectedResponseError,
-        "unknown",
-        1,
-        0,
-    ),
-    "a lost answer": (lambda s: s.lose_next_answer(), ConnectionLostError, "unknown", 1, 1),
-    "too late": (lambda s: s.time_out_next(), RequestTimeoutError, "unknown", 1, 0),
-    "too late, and done": (
-        lambda s: s.time_out_next(acts=True),
-        RequestTimeoutError,
-        "unknown",
-        1,
-        1,
-    ),
-    "no connection": (
-        lambda s: s.refuse_next_connection(times=3),
-        ConnectionFailedError,
-        "not_delivered",
-        0,
-        0,
-    ),
-}
+    ("fail_next", {"status": 503, "retry_after": 60, "times": 3}, (ServerError, "refused"), (3, 0)),
+    ("fail_next", {"status": 507, "retry_after": 60}, (ServerError, "refused"), (1, 0)),
+    ("fail_next", {"status": 500}, (ServerError, "unknown"), (1, 0)),
+    ("fail_next", {"status": 503}, (ServerError, "unknown"), (1, 0)),
+    ("fail_next", {"status": 400}, (BadRequestError, "refused"), (1, 0)),
+    ("fail_next", {"status": 401}, (AuthenticationError, "refused"), (1, 0)),
+    ("fail_next", {"status": 404}, (NotFoundError, "refused"), (1, 0)),
+    ("fail_next", {"status": 418}, (APIError, "refused"), (1, 0)),
+    ("answer_next", {"status": 302}, (UnexpectedResponseError, "unknown"), (1, 0)),
+    ("answer_next", {"body": b"junk"}, (UnexpectedResponseError, "unknown"), (1, 0)),
+    ("answer_next", {"status": 204}, (UnexpectedResponseError, "unknown"), (1, 0)),
+    ("answer_next", {"body": b" " * (17 << 20)}, (UnexpectedResponseError, "unknown"), (1, 0)),
+    ("lose_next_answer", {}, (ConnectionLostError, "unknown"), (1, 1)),
+    ("time_out_next", {}, (RequestTimeoutError, "unknown"), (1, 0)),
+    ("time_out_next", {"acts": True}, (RequestTimeoutError, "unknown"), (1, 1)),
+    ("refuse_next_connection", {"times": 3}, (ConnectionFailedError, "not_delivered"), (0, 0)),
+]
 
 
 @pytest.mark.parametrize("use", [write, upload])
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault[0]} {fault[1]}"[:50])
 def test_each_fault_is_what_it_is_over_a_socket(call, fault, use):
-    prepare, kind, delivery, arrived, created = FAULTS[fault]
+    method, how, (kind, delivery), counts = fault
     service = MemoryService()
-    prepare(service)
+    getattr(service, method)(**how)
     began = time.monotonic()
     with no_waiting(), pytest.raises(KnowledgeBotError) as caught:
         call(service, use)
     assert time.monotonic() - began < 20  # never a Retry-After of the fault
     assert (type(caught.value), caught.value.delivery) == (kind, Delivery(delivery))
-    assert (len(service.requests), len(service.sources)) == (arrived, created)
+    assert (len(service.requests), len(service.sources)) == counts
     assert "https://service.test" in str(caught.value) or "answered with" in str(caught.value)
     assert call(service, use).status == "pending"  # a fault is over when it has happened
 
@@ -232,25 +202,25 @@ def test_waiting_is_switched_off_for_the_block_alone(monkeypatch):
     assert waits == [0, 7]
 
 
-def test_what_the_interface_does_not_allow_is_refused(call):
+@pytest.mark.parametrize(
+    ("method", "arguments", "code"),
+    [
+        ("send_message", {"bot_id": "bot_9"}, "unknown_bot"),
+        (
+            "send_message",
+            {"bot_id": "bot_default", "conversation_id": "conv_9"},
+            "unknown_conversation",
+        ),
+        ("create_text_source", {"name": "n", "collections": "col_9"}, "unknown_collection"),
+    ],
+)
+def test_what_the_interface_does_not_allow_is_refused(call, method, arguments, code):
     service = MemoryService()
-    with pytest.raises(BadRequestError, match="no bot bot_9"):
-        call(service, lambda client: client.send_message(bot_id="bot_9", content="c"))
-    with pytest.raises(BadRequestError, match="no col_9"):
-        call(
-            service,
-            lambda client: client.create_text_source(name="n", collections="col_9", content="c"),
-        )
-    with pytest.raises(BadRequestError, match="no conv_9"):
-        call(
-            service,
-            lambda client: client.send_message(
-                bot_id="bot_default", content="c", conversation_id="conv_9"
-            ),
-        )
-    with pytest.raises(NotFoundError, match="no bot bot_9"):
+    with pytest.raises(BadRequestError) as caught:
+        call(service, lambda client: getattr(client, method)(content="c", **arguments))
+    assert (caught.value.code, service.sources) == (code, [])
+    with pytest.raises(NotFoundError):
         call(service, lambda client: client.list_conversations("bot_9"))
-    assert service.sources == []
 
 
 @pytest.mark.parametrize("wrong", [{"bots": {"nobody": {}}}, {"collections": ["house"]}])
