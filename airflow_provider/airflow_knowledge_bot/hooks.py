@@ -1,6 +1,5 @@
 """The hook: from an Airflow connection to a client of the service."""
 
-import asyncio
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -94,9 +93,13 @@ class KnowledgeBotHook(BaseHook):
 
             return _client_of(AsyncClient, self.settings)
 
+        from asgiref.sync import sync_to_async
+
         # Imports, the TLS context and, before Airflow 3.3.2, `BaseHook.aget_connection` block for
-        # longer than a triggerer's event loop allows: it warns from 0.2 s on.
-        return await asyncio.to_thread(new_client)
+        # longer than a triggerer's event loop allows: it warns from 0.2 s on. Airflow 3.1 asks for
+        # the connection by `async_to_sync`, which finds its way back to that loop only from a
+        # thread of `sync_to_async`; from another one it breaks the triggerer.
+        return await sync_to_async(new_client, thread_sensitive=False)()
 
     @cached_property
     def settings(self) -> "Settings":
