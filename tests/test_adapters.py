@@ -1,4 +1,4 @@
-"""What is promised for every class of LangChain and LlamaIndex that asks a bot, for each of them.
+"""What is promised for every class of LangChain and LlamaIndex that asks a bot or feeds one.
 
 What only one framework knows (its events, its callbacks, its own suites) is tested in the package's
 folder; which conversation a list goes on in, in `knowledge_bot/test_conversations.py`.
@@ -18,12 +18,14 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib import import_module
+from itertools import count
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from calls import KEY, MESSAGE, passage
+from calls import KEY, MESSAGE, SOURCE, passage
 from knowledge_bot import (
     AsyncClient,
     AuthenticationError,
@@ -43,7 +45,7 @@ from knowledge_bot import (
 )
 from knowledge_bot.adapters import tool_name, tool_names
 from knowledge_bot.checks import CheckStop, Question
-from knowledge_bot.ingest import Text, ingest
+from knowledge_bot.ingest import IncompleteIngestionError, Ledger, Text, ingest
 from knowledge_bot.testing import MemoryService
 from scripted_server import answer, close, silence, then
 from waiting import on_linux, open_files, until
@@ -758,3 +760,131 @@ def test_a_bot_has_the_same_name_as_a_tool_of_every_framework(names_of, scripted
     server = scripted(answer(body={"data": bots}))
     with Client(KEY, server.url) as client:
         assert names_of(client) == {bot_id: name for bot_id, (_, name) in NAMED.items()}
+
+
+# Collections --------------------------------------------------------------------------------------
+
+
+def langchain_documents(texts):
+    from langchain_core.documents import Document
+
+    return [Document(text, id=key) for key, text in texts.items()]
+
+
+def llama_index_documents(texts):
+    from llama_index.core.schema import Document
+
+    return [Document(text=text, id_=key) for key, text in texts.items()]
+
+
+@dataclass(frozen=True)
+class Feeder:
+    """A class that puts documents into collections, with one ledger."""
+
+    is_langchain: bool
+    awaited: bool
+    ledger: Path
+
+    def make(self, server, **options):
+        name = "KnowledgeBotCollection" if self.is_langchain else "CollectionSink"
+        cls = getattr(import_module(LANGCHAIN if self.is_langchain else LLAMA_INDEX), name)
+        client = Client(KEY, server.url, max_retries=0)
+        return cls(collections="col_1", ledger=self.ledger, client=client, **options)
+
+    def feed(self, target, **texts):
+        if self.is_langchain:
+            ways, given = ("add_documents", "aadd_documents"), langchain_documents(texts)
+        else:
+            ways, given = ("__call__", "acall"), llama_index_documents(texts)
+        if self.awaited:
+            asyncio.run(getattr(target, ways[1])(given))
+        else:
+            getattr(target, ways[0])(given)
+
+    def sync(self, target, texts, **options):
+        if self.is_langchain:
+            from langchain_core.document_loaders import BaseLoader as Base
+
+            found, method = langchain_documents(texts), "lazy_load"
+        else:
+            from llama_index.core.readers.base import BaseReader as Base
+
+            found, method = llama_index_documents(texts), "lazy_load_data"
+        loader = type("Loader", (Base,), {method: lambda _: iter(found)})
+        return target.sync(loader(), **options)
+
+
+@pytest.fixture(params=[(one, how) for one in PACKAGES for how in ("sync", "async")], ids=str)
+def feeder(request, tmp_path):
+    package, how = request.param
+    return Feeder(package == LANGCHAIN, how == "async", tmp_path / "ledger.db")
+
+
+def contents(server):
+    return [value["content"] for value in sent_by(server)]
+
+
+def creating(**failing):
+    """A service of sources that meets some texts with other replies."""
+    numbers = count(1)
+
+    def reply_to(request):
+        if request.method == "GET":  # a ping
+            return answer(body="pong")
+        reply = failing.get(request.json()["value"]["content"])
+        return reply or answer(body={**SOURCE, "id": f"src_{next(numbers)}"})
+
+    return {"reply_to": reply_to}
+
+
+def test_a_document_is_a_source_once_and_a_changed_one_another(feeder, scripted):
+    server = scripted(**creating())
+    target = feeder.make(server, concurrency=1)
+    for _ in range(2):
+        feeder.feed(target, a="One", b="Two")
+    feeder.feed(target, a="Three", b="Two")
+    assert contents(server) == ["One", "Two", "Three"]
+    (old,) = Ledger(feeder.ledger).superseded()
+    assert (old.key, old.source_id) == ("a", "src_1")
+
+
+def test_what_was_refused_is_told_after_all_others_and_sent_the_next_time(feeder, scripted):
+    failing = {"One": answer(400, {"code": "bad", "message": "no"})}
+    server = scripted(**creating(**failing))
+    for error in (IncompleteIngestionError, IncompleteIngestionError):
+        with pytest.raises(error) as caught:
+            feeder.feed(feeder.make(server, concurrency=1), a="One", b="Two")
+        assert caught.value.delivery is Delivery.REFUSED
+        assert KEY not in str(caught.value)
+    assert contents(server) == ["One", "Two", "One"]
+
+
+def test_an_unknown_outcome_is_held_or_sent_again(feeder, scripted):
+    server = scripted(**creating(One=close))
+    for on_unknown in ("hold", "hold", "resend"):
+        with pytest.raises(IncompleteIngestionError) as caught:
+            feeder.feed(feeder.make(server, on_unknown=on_unknown), a="One")
+        assert caught.value.delivery is Delivery.UNKNOWN
+    sent = [request for request in server.requests if request.method == "POST"]
+    assert len(sent) == 2
+
+
+@pytest.mark.parametrize("broken", [{"half \ud800": "x"}, {"x": "half \ud800"}], ids=["id", "text"])
+def test_what_no_source_can_hold_is_told_and_all_others_are_sent(feeder, scripted, broken):
+    server = scripted(**creating())
+    with pytest.raises(IncompleteIngestionError) as caught:
+        feeder.feed(feeder.make(server), a="One", **broken)
+    assert caught.value.report.invalid == 1
+    assert contents(server) == ["One"]
+    str(caught.value).encode()
+
+
+def test_what_an_origin_no_longer_has_is_gone(feeder, scripted):
+    server = scripted(**creating())
+    target, texts = feeder.make(server), {"a": "One", "b": "Two", "c": "Three"}
+    assert feeder.sync(target, texts).created == 3
+    assert feeder.sync(target, {"d": "Four"}, origin="another").gone == 0
+    report = feeder.sync(target, {"a": "One", "b": "Two"})
+    assert (report.unchanged, report.gone) == (2, 1)
+    assert [one.key for one in Ledger(feeder.ledger).gone()] == ["c"]
+    assert feeder.sync(target, texts).gone == 0

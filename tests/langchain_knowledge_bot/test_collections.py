@@ -14,14 +14,13 @@ from knowledge_bot import (
     AsyncClient,
     Client,
     ConfigurationError,
-    Delivery,
     PermissionDeniedError,
     UnsupportedError,
 )
 from knowledge_bot.ingest import IncompleteIngestionError, LedgerError
 from knowledge_bot.testing import MemoryService
 from langchain_knowledge_bot import KnowledgeBotCollection
-from scripted_server import answer, close
+from scripted_server import answer
 
 PAGES = [Document(f"Page {n}.", metadata={"source": "guide.pdf", "page": n}) for n in (1, 2, 3)]
 
@@ -79,16 +78,6 @@ def test_documents_that_are_given_again_are_not_sent_again(add, collection, sour
     ]
 
 
-def test_a_changed_document_is_a_new_source_and_the_old_one_is_listed(add, collection, sources):
-    add(collection, [Document("Opens at 9.", id="hours"), Document("Closed.", id="sunday")])
-    report = add(collection, [Document("Opens at 8.", id="hours")])
-    assert (report.created, report.superseded) == (1, 1)
-    (old,) = collection.superseded()
-    assert (old.key, old.collections) == ("hours", ("col_1",))
-    other = collection.model_copy(update={"collections": ("col_2",)})
-    assert list(other.superseded()) == []
-
-
 def test_a_key_of_the_callers_own_is_used(add, collection, sources):
     keyed = collection.model_copy(update={"key": lambda each: each.metadata["number"]})
     add(keyed, [Document("a", metadata={"number": "1", "title": "First\nline"})])
@@ -121,31 +110,6 @@ def test_what_other_services_and_collections_hold_is_not_listed(
     assert [one.key for one in at_staging.gone()] == ["x"]
     other = at_staging.model_copy(update={"collections": ("col_2",)})
     assert (list(other.superseded()), list(other.gone())) == ([], [])
-
-
-def test_what_failed_is_reported_after_all_others_are_there_and_sent_the_next_time(
-    add, collection, sources
-):
-    sources.failing["Page 2."] = answer(400, {"code": "bad", "message": "no"})
-    with pytest.raises(IncompleteIngestionError, match=r"guide.pdf \(2\): refused") as caught:
-        add(collection, PAGES)
-    assert caught.value.delivery is Delivery.REFUSED
-    assert caught.value.report.created == 2
-    assert KEY not in str(caught.value)
-    sources.failing.clear()
-    assert add(collection, PAGES).created == 1
-    assert len(sources.created) == 3
-
-
-def test_an_unknown_outcome_is_held_or_sent_again_as_the_caller_chooses(add, collection, sources):
-    sources.failing["Page 1."] = close
-    for _ in range(2):
-        with pytest.raises(IncompleteIngestionError, match="kbot ledger resolve") as caught:
-            add(collection, PAGES[:1])
-        assert caught.value.delivery is Delivery.UNKNOWN
-    assert len(sources.server.requests) == 1
-    sources.failing.clear()
-    assert add(collection.model_copy(update={"on_unknown": "resend"}), PAGES[:1]).created == 1
 
 
 class Loader(BaseLoader):
@@ -208,16 +172,6 @@ def test_one_document_should_be_put_into_a_list(add, collection, sources):
         add(collection, Document("text"))
 
 
-def test_loaders_with_names_of_their_own_do_not_take_each_other_s_documents_for_gone(
-    collection, sources
-):
-    for _ in range(2):
-        for page in PAGES:
-            origin = f"page {page.metadata['page']}"
-            report = collection.sync(Loader(page), origin=origin, gone_limit=1)
-            assert report.gone == 0
-
-
 def test_a_pickled_collection_goes_on_with_the_same_ledger(collection, sources):
     collection.add_documents(PAGES)
     assert pickle.loads(pickle.dumps(collection)).add_documents(PAGES).unchanged == 3
@@ -243,28 +197,6 @@ def test_wrong_fields_and_wrong_documents_are_errors_without_the_key(add, collec
     with pytest.raises(ValueError, match="expected Document objects, not str"):
         add(collection, ["a text"])
     assert KEY not in repr(collection)
-
-
-HALF = "half \ud800"
-
-
-@pytest.mark.parametrize(
-    ("broken", "expected"),
-    [
-        (Document("b", metadata={"title": HALF}), r"half \\ud800: invalid"),
-        (Document("b", id=HALF), r"b: invalid.*key"),
-        (Document("b", metadata={"source": HALF}), r"half \\ud800: invalid"),
-    ],
-    ids=["name", "id", "source"],
-)
-def test_a_document_that_no_text_can_name_is_reported_and_all_others_are_sent(
-    add, collection, sources, broken, expected
-):
-    with pytest.raises(IncompleteIngestionError, match=expected) as caught:
-        add(collection, [Document("a"), broken, Document("c")])
-    assert (caught.value.report.created, caught.value.report.invalid) == (2, 1)
-    assert sorted(sources.created) == [("a", "a"), ("c", "c")]
-    str(caught.value).encode()
 
 
 @pytest.fixture(params=["sync", "async"])

@@ -24,12 +24,12 @@ from llama_index.core.schema import Document, ImageDocument, TextNode
 from llama_index.core.storage.docstore import SimpleDocumentStore
 
 from calls import KEY, SOURCE
-from knowledge_bot import Client, ConfigurationError, Delivery, UnsupportedError
+from knowledge_bot import Client, ConfigurationError
 from knowledge_bot.ingest import IncompleteIngestionError, Ledger, LedgerError
 from knowledge_bot.testing import MemoryService
 from llama_index_knowledge_bot import CollectionSink
 from pipeline_steps import FailsOnce, StepError
-from scripted_server import answer, close
+from scripted_server import answer
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -107,15 +107,6 @@ def test_each_document_is_a_source_and_a_rerun_adds_nothing(run, scripted, ledge
     assert names(server) == [*NAMES, "page 6"]
 
 
-def test_a_changed_document_is_a_new_source_and_the_old_one_is_listed(run, scripted, ledger):
-    server = scripted(*(answer(body={**SOURCE, "id": f"src_{n}"}) for n in (1, 2, 3)))
-    pipeline = IngestionPipeline(transformations=[sink_of(server, ledger)])
-    for text in ("First {}.", "Second {}.", "First {}."):
-        run(pipeline, documents(["a"], text))
-    assert [one["content"] for one in sent(server)] == ["First a.", "Second a.", "First a."]
-    assert sorted(old.source_id for old in ledger.superseded()) == ["src_1", "src_2"]
-
-
 @pytest.mark.parametrize("disable_cache", [False, True], ids=["cache", "no cache"])
 @pytest.mark.parametrize("position", ["before", "after"])
 def test_a_step_that_fails_loses_no_document_and_doubles_none(
@@ -173,21 +164,6 @@ def test_worker_processes_lose_no_document_and_double_none(scripted, ledger, tmp
     run()
     assert names(server) == NAMES
     assert {request.headers["x-api-key"] for request in server.requests} == {KEY}
-
-
-def test_an_unknown_outcome_is_held_and_reported_until_it_is_settled(run, scripted, ledger):
-    server = scripted(CREATED, close, CREATED)
-    sink = sink_of(server, ledger, concurrency=1)
-    for _ in range(2):
-        with pytest.raises(IncompleteIngestionError, match="kbot ledger resolve") as caught:
-            run([sink], documents())
-        assert caught.value.delivery is Delivery.UNKNOWN
-        assert caught.value.report.unknown == 1
-        assert names(server) == NAMES  # one of these has no known outcome
-    (entry,) = ledger.unknown()
-    ledger.resolve(entry.key, created=False)
-    run([sink], documents())
-    assert Counter(names(server)) == Counter([*NAMES, entry.key.removeprefix("id of ")])
 
 
 def test_before_a_splitter_documents_arrive_whole_and_nodes_go_on(run, scripted, ledger):
@@ -442,24 +418,6 @@ class Reader(BaseReader):
         yield from self.given
 
 
-def test_a_reader_is_synchronised_and_what_is_gone_is_reported(scripted, ledger):
-    server = scripted(CREATED)
-    sink = sink_of(server, ledger)
-    assert sink.sync(Reader(documents())).created == len(NAMES)
-    report = sink.sync(Reader(documents(NAMES[1:])))
-    assert (report.created, report.unchanged, report.gone) == (0, len(NAMES) - 1, 1)
-    assert [entry.name for entry in ledger.gone()] == ["page 0"]
-    assert sink.sync(Reader(documents())).gone == 0
-    assert names(server) == NAMES
-
-
-def test_readers_of_one_class_are_distinguished_by_their_origin(scripted, ledger):
-    sink = sink_of(scripted(CREATED), ledger)
-    for name in ("a", "b"):
-        report = sink.sync(Reader(documents([name])), origin=name, gone_limit=1)
-        assert (report.created, report.gone) == (1, 0)
-
-
 def test_a_reader_that_fails_leaves_nothing_gone(scripted, ledger):
     class Failing(Reader):
         def lazy_load_data(self):
@@ -471,28 +429,6 @@ def test_a_reader_that_fails_leaves_nothing_gone(scripted, ledger):
     with pytest.raises(OSError, match="the disk is away"):
         sink.sync(Failing(documents()), origin="pages")
     assert list(ledger.gone()) == []
-
-
-@pytest.mark.parametrize(
-    "broken",
-    [
-        Document(text="b", id_="id", metadata={"file_name": "half \ud800"}),
-        Document(text="b", id_="half \ud800"),
-        Document(text="b", metadata={"source": "half \ud800"}),
-    ],
-    ids=["name", "id", "source"],
-)
-def test_a_document_that_no_text_can_name_is_reported_and_all_others_are_sent(
-    scripted, ledger, broken
-):
-    # The framework's pipeline ends at such a name itself, before it comes to a step.
-    server = scripted(CREATED)
-    sink = sink_of(server, ledger)
-    for use in (sink, lambda nodes: asyncio.run(sink.acall(nodes))):
-        with pytest.raises(IncompleteIngestionError, match=r"half \\ud800: invalid") as caught:
-            use([broken, *documents()])
-        assert caught.value.report.invalid == 1
-        assert names(server) == NAMES
 
 
 def test_what_is_no_argument_of_a_sink_is_refused(scripted, ledger):
@@ -533,13 +469,3 @@ def test_a_document_is_deleted_by_its_id_and_an_unknown_one_is_fine(delete, ledg
     assert [entry.key for entry in ledger.entries()] == ["id of page 1"]
     sink(documents(NAMES[:2]))
     assert len(service.sources) == 2
-
-
-def test_where_documents_cannot_be_deleted_nothing_is_sent(delete, ledger):
-    service = MemoryService()
-    client = Client(KEY, "https://service.test", transport=service.transport)
-    sink = CollectionSink("col_default", ledger=ledger, client=client)
-    sink(documents(NAMES[:2]))
-    with pytest.raises(UnsupportedError):
-        delete(sink, "id of page 0")
-    assert (len(service.requests), len(list(ledger.entries()))) == (2, 2)
