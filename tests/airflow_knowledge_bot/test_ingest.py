@@ -19,7 +19,6 @@ from knowledge_bot.ingest import (
     LedgerError,
     Text,
 )
-from postgresql_server import postgresql
 from scripted_server import answer, close, then
 
 GOOD = answer(body={"value": SOURCE})
@@ -76,14 +75,6 @@ def test_items_are_created_once_however_often_the_task_runs(connected, ledger, t
         "https://page.example/",
         "tides-of-ingestion.txt",
     ]
-
-
-def test_a_ledger_in_postgresql_is_named_by_its_connection(good, monkeypatch):
-    with postgresql() as server:
-        monkeypatch.setenv("AIRFLOW_CONN_LEDGER", server.url())
-        assert run(ingesting(items=TEXTS))["created"] == len(TEXTS)
-        assert run(ingesting(items=TEXTS))["unchanged"] == len(TEXTS)
-    assert len(good.requests) == len(TEXTS)
 
 
 def test_a_refused_item_fails_the_task_after_all_others_were_done(connect, scripted, ledger):
