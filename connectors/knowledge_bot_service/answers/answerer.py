@@ -11,7 +11,7 @@ from knowledge_bot.models import Message
 from knowledge_bot_service.answers.conversations import SOURCES, Asked
 from knowledge_bot_service.answers.finding import Finder
 from knowledge_bot_service.answers.ranking import Ranked
-from knowledge_bot_service.answers.windows import window
+from knowledge_bot_service.answers.windows import WINDOW, window
 from knowledge_bot_service.config.refusals import RefusedError
 from knowledge_bot_service.readers.analyzer import small_talk
 from knowledge_bot_service.readers.analyzer.questions import SmallTalk
@@ -20,8 +20,10 @@ REFUSAL: Final = "I could not find that in my sources."
 
 UNSURE: Final = "I am not sure. The closest I found:"
 
-# A second passage is shown where its score is lower than the best one's by no more than this.
-_NEAR: Final = 1.2
+# A second passage is shown where its score is lower than the best one's by no more than this, and
+# so much of it.
+_NEAR: Final = 2.0
+_SECOND: Final = 350
 
 # What small talk is answered with: nothing is looked for.
 _REPLIES: Final[dict[SmallTalk, str]] = {
@@ -157,7 +159,7 @@ class Answerer:
         """Answer with a part of the best passage, then the names of the sources.
 
         Where another passage is nearly as good, and always where it is not sure that any of them
-        answers, a part of that follows. It has some 800 characters then, and more only where there
+        answers, a part of that follows. It has some 600 characters then, and more only where there
         is code.
 
         Args:
@@ -177,13 +179,14 @@ class Answerer:
         chosen = [best]
         if others and (not found.is_found or others[0].score >= best.score - _NEAR):
             chosen.append(others[0])
-        words = "\n\n".join(dict.fromkeys(map(_window, chosen)))
+        rooms = (WINDOW, _SECOND)
+        words = "\n\n".join(dict.fromkeys(map(_window, chosen, rooms)))
         if not found.is_found:
             words = f"{UNSURE}\n\n{words}"
         return Answer.citing(words, chosen, found.passages, found=found.is_found)
 
 
-def _window(passage: Ranked) -> str:
+def _window(passage: Ranked, room: int) -> str:
     # A blank line and this word begin the list of sources.
-    shown = window(passage.statements, passage.best)
+    shown = window(passage.statements, passage.best, room)
     return shown.replace(SOURCES, "\n \nSources: ")

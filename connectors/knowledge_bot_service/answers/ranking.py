@@ -103,12 +103,9 @@ def _ranked(query: Query, hit: Hit, average: float) -> Ranked:
         length += len(own)
     meanings = similarities(query.vector, hit.vectors)
     numbers = Numbers(asked.bm25(found, length, average), max(words), max(meanings))
-    both = [
-        WEIGHTS.statement * one + WEIGHTS.meaning * other
-        for one, other in zip(words, meanings, strict=True)
-    ]
-    best = both.index(max(both))
-    return Ranked(hit, numbers, sum(map(mul, WEIGHTS, numbers)), best)
+    # Each as much as the other: fitted on which statement of the best passage has the answer.
+    fits = [sum(both) for both in zip(words, meanings, strict=True)]
+    return Ranked(hit, numbers, sum(map(mul, WEIGHTS, numbers)), fits.index(max(fits)))
 
 
 def _in_statement(asked: Weights, above: Places, before: int, there: Places, length: int) -> float:

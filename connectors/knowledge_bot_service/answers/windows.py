@@ -8,18 +8,20 @@ from knowledge_bot_service.readers.analyzer import Block
 from knowledge_bot_service.readers.analyzer.blocks import COLONS, more, shortened, text_of
 from knowledge_bot_service.readers.statements import Statement
 
-# A window has some so many characters, and a section of so many is shown whole.
-WINDOW: Final = 400
-SECTION: Final = 400
+# A window has some so many characters from the best statement on; what comes before that is shown
+# as far as it has this many. A section of so many is shown whole.
+WINDOW: Final = 500
+_BEFORE: Final = 200
+_SECTION: Final = 400
 
 # Code, and a list that is introduced, may make it longer.
-WITH_BLOCK: Final = 900
+WITH_BLOCK: Final = 700
 
 _ENDS: Final = (*COLONS, "?", "!", ".", "…", "？", "！", "。")  # noqa: RUF001
 
 
-def window(statements: Sequence[Statement], best: int) -> str:
-    """The text of a passage around its best one: what comes after it first, then before it.
+def window(statements: Sequence[Statement], best: int, room: int = WINDOW) -> str:
+    """The text of a passage around its best one: what comes after it first.
 
     Code and lists have what introduces them, rows their head. Code that comes next is shown too:
     who asks how to do something wants it.
@@ -27,10 +29,11 @@ def window(statements: Sequence[Statement], best: int) -> str:
     Args:
         statements: those of the passage.
         best: the position of the best one.
+        room: how many characters it has; code may make it longer.
     """
     first, last = _section(statements, best)
-    if _size(statements[first : last + 1]) > SECTION:
-        first, last = _around(statements, best, first, last)
+    if _size(statements[first : last + 1]) > _SECTION:
+        first, last = _around(statements, best, first, last, room)
     return text_of(_shown(statements, first, last))
 
 
@@ -39,9 +42,11 @@ def _section(statements: Sequence[Statement], best: int) -> tuple[int, int]:
     return inside[0], inside[-1]
 
 
-def _around(statements: Sequence[Statement], best: int, least: int, most: int) -> tuple[int, int]:
+def _around(
+    statements: Sequence[Statement], best: int, least: int, most: int, room: int
+) -> tuple[int, int]:
     first = last = best
-    room = WINDOW - _size(statements[best : best + 1])
+    room -= _size(statements[best : best + 1])
     while last < most:
         following = statements[last + 1]
         if statements[last].leads or following.kind == "code":
@@ -54,9 +59,8 @@ def _around(statements: Sequence[Statement], best: int, least: int, most: int) -
             break
         last += 1
         room -= _size([following])
-    while first > least and _size(statements[first - 1 : first]) <= room:
+    while first > least and _size(statements[first - 1 : last + 1]) <= _BEFORE:
         first -= 1
-        room -= _size(statements[first : first + 1])
     return first, last
 
 
