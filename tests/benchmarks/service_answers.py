@@ -25,7 +25,7 @@ from measuring import Figure, report
 from knowledge_bot import Client
 from knowledge_bot.transcripts import Turn, render
 from knowledge_bot_service import LocalService
-from knowledge_bot_service.answers.answerer import REFUSAL
+from knowledge_bot_service.answers.answerer import REFUSAL, UNSURE
 from knowledge_bot_service.answers.conversations import CONTEXT_EXCHANGES, SOURCES, Asked, Exchange
 from knowledge_bot_service.answers.finding import Finder
 from knowledge_bot_service.config.folder import database_file
@@ -39,8 +39,9 @@ HANDBOOK = ROOT / "examples" / "handbook"
 HANDBOOK_QUESTIONS = ROOT / "tests" / "knowledge_bot_service" / "answers" / "handbook.json"
 
 # At least this share has the gold answer inside, names the right source, is answered, and, of the
-# questions on other subjects, is refused. Of the handbook's few questions, what its tests promise.
-SQUAD_BOUNDS = (0.769, 0.954, 0.97, 0.83)
+# questions on other subjects, is refused or answered with a doubt. Of the handbook's few questions,
+# what its tests promise.
+SQUAD_BOUNDS = (0.85, 0.975, 0.97, 0.92)
 HANDBOOK_BOUNDS = (0.90, 0.90, None, 0.80)
 
 # An answer has so many characters at most.
@@ -293,8 +294,9 @@ def ask(client: Client, question: dict[str, Any], half: int) -> Outcome:
 
 
 def ask_strangers(client: Client, questions: Iterable[str]) -> list[bool]:
-    """Ask questions on other subjects; whether each is refused."""
-    return [client.send_message(bot_id=BOT, content=one).answer == REFUSAL for one in questions]
+    """Ask questions on other subjects; whether each is refused, or answered with a doubt."""
+    answers = (client.send_message(bot_id=BOT, content=one).answer for one in questions)
+    return [answer.startswith((REFUSAL, UNSURE)) for answer in answers]
 
 
 def lost_in_transcripts(
@@ -357,7 +359,7 @@ def answer_figures(
         "gold answer inside": share(asked, lambda one: one.gold),
         "right source named": share(asked, lambda one: one.named),
         "answered": share(asked, lambda one: one.answered),
-        "off-topic refused": refusals(refused),
+        "off-topic refused or unsure": refusals(refused),
     }
     return [
         *(
