@@ -547,9 +547,9 @@ def test_a_run_that_did_not_see_everything_says_why_nothing_is_gone(send, ledger
         return send(from_rows(rows, key="id", text="body", origin="t"), ledger=ledger)
 
     night(*table(1, 2))
-    report = night(*table(1), {"id": 2, "body": ["x"]})
+    report = night(*table(1), {"id": [2], "body": "x"})
     assert report.gone == 0
-    assert report.gone_unknown.startswith("row 2: its text is of type list")
+    assert report.gone_unknown.startswith("row 2: its key is of type list")
     assert report.as_dict()["gone_unknown"]
     whole = night(*table(1))
     assert (whole.gone, whole.gone_unknown) == (1, "")
