@@ -345,11 +345,9 @@ def copy(source: str, target: str, as_json: bool) -> None:
 def _forget_keys(
     kept: "Ledger", keys: Iterable[str], collection: str | None, origin: str | None
 ) -> None:
-    missing, gone = 0, None
+    missing = 0
     for key in keys:
-        if gone is None:  # not before: of no keys, a ledger that is not there is no error
-            gone = {one.source_id: one.id for one in kept.gone()}
-        if kept.forget(gone.get(key, key), collection=collection, origin=origin):
+        if kept.forget(key, collection=collection, origin=origin):
             write_text(f"{key}\tforgotten")
         else:
             missing += 1

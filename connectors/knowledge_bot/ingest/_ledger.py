@@ -426,8 +426,8 @@ class Ledger:
         next run sends an item that its origin still yields.
 
         Args:
-            key: an item's key, or the entry's id. The id of a superseded source forgets that source
-                alone.
+            key: an item's key, the entry's id, or, of an item that is gone, its source's id. The id
+                of a superseded source forgets that source alone.
             collection: the id of a collection.
             origin: the name of an origin, as in `Entry.origin`.
             everything: whether to forget all items; then nothing else may be given.
@@ -443,6 +443,8 @@ class Ledger:
             raise LedgerError("name what to forget: a key, a collection, an origin, or everything")
         with self._writing() as connection:
             found = entries_of(connection) if key is None else _of_key(connection, key)
+            if key is not None and not found:
+                found = entries_of(connection, "gone_at IS NOT NULL AND source_id = ?", key)
             entries = [
                 entry
                 for entry in found

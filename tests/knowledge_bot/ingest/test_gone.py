@@ -424,6 +424,11 @@ def test_what_a_person_forgets_is_gone_no_more(ingested, ledger):
     assert ledger.forget("t3") == 1
     assert gone(ledger) == ["t4"]
     assert ingested(texts(3)).gone == 1
+    (last,) = ledger.gone()
+    assert ledger.forget(last.source_id) == 1
+    assert gone(ledger) == []
+    (*_, there) = ledger.entries()
+    assert ledger.forget(there.source_id) == 0  # by that, only what is gone
 
 
 def test_an_unchanged_item_is_not_written_for_this(send, tmp_path):
