@@ -291,26 +291,29 @@ class Database(ABC):
         Raises:
             DatabaseError: there are some already, or something else.
         """
+        if self.file is None or self.file.exists():
+            self._create_at(self, fill)
+            return
         partial = Path(f"{self.file}.{os.getpid()}.partial")
-        new = self.file is not None and not self.file.exists()
-        place = replace(self, file=partial) if new else self
         try:
-            with (
-                contextlib.closing(place.connect(reading=False)) as connection,
-                self.explaining("written"),
-            ):
-                if self.version_of(connection):
-                    raise self._taken()
-                place._make(connection, fill)
-            if new and self.file is not None:
-                try:
-                    os.link(partial, self.file)
-                except FileExistsError:  # somebody else was faster
-                    raise self._taken() from None
-                except OSError:  # a file system without links
-                    partial.rename(self.file)
+            self._create_at(replace(self, file=partial), fill)
+            try:
+                os.link(partial, self.file)
+            except FileExistsError:  # somebody else was faster
+                raise self._taken() from None
+            except OSError:  # a file system without links
+                partial.rename(self.file)
         finally:
             partial.unlink(missing_ok=True)
+
+    def _create_at(self, place: Self, fill: Callable[["Connection"], None]) -> None:
+        with (
+            contextlib.closing(place.connect(reading=False)) as connection,
+            self.explaining("written"),
+        ):
+            if self.version_of(connection):
+                raise self._taken()
+            self._make(connection, fill)
 
     def _taken(self) -> DatabaseError:
         return self.error(f"{self.name} holds a {self.noun} already. Nothing was written to it")
