@@ -17,7 +17,7 @@ from knowledge_bot.cli.exits import (
     is_account_error,
     posting,
 )
-from knowledge_bot.cli.ids import collections_option, collections_to_add_to
+from knowledge_bot.cli.ids import adding_to, collections_to_add_to
 from knowledge_bot.cli.output import as_json_option, fields_of, write_line, write_table
 from knowledge_bot.cli.progress import upload_progress
 from knowledge_bot.cli.settings import Connection
@@ -39,7 +39,7 @@ _replace_option = click.option(
 def _adding(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options that a `_Place` takes, and `--json`."""
     made: Callable[..., None] = click.pass_obj(command)
-    return collections_option(_replace_option(as_json_option(made)))
+    return adding_to(_replace_option(as_json_option(made)))
 
 
 @click.group()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from knowledge_bot.cli.exits import Exit, Failed, falling_back_to_stderr, posting
-from knowledge_bot.cli.ids import bot_ids, collection_ids
+from knowledge_bot.cli.ids import bot_ids, collections_option
 from knowledge_bot.cli.output import listing, write_bytes, write_text
 from knowledge_bot.cli.settings import Connection
 from knowledge_bot.cli.texts import given_text
@@ -74,14 +74,7 @@ def conversations(connection: Connection, bot: str) -> "Sequence[Conversation]":
 @click.command()
 @click.argument("query", metavar="QUESTION")
 @click.option("--bot", metavar="ID", shell_complete=bot_ids, help="In this bot's collections.")
-@click.option(
-    "--collection",
-    "collections",
-    multiple=True,
-    metavar="ID",
-    shell_complete=collection_ids,
-    help="In this collection. Repeatable.  [default: in all]",
-)
+@collections_option("In this collection. Repeatable.  [default: in all]")
 @click.option(
     "--limit",
     type=click.IntRange(1, 40),
@@ -128,14 +121,7 @@ def sources() -> None:
     metavar="STATUS",
     help="Only those that are pending, processing, ready or failed. Repeatable.",
 )
-@click.option(
-    "--collection",
-    "collections",
-    multiple=True,
-    metavar="ID",
-    shell_complete=collection_ids,
-    help="Only those in this collection. Repeatable.",
-)
+@collections_option("Only those in this collection. Repeatable.")
 @_listing
 @click.pass_obj
 def list_(

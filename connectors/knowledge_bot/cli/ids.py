@@ -4,7 +4,7 @@ import re
 import threading
 import warnings
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from knowledge_bot import Bot, Client, Collection, Conversation
+
+Command = TypeVar("Command", bound="Callable[..., Any] | click.Command")
 
 # How many are listed where one has to be chosen.
 _LISTED = 20
@@ -147,14 +149,21 @@ def _is_a_bots(word: str) -> bool:
     return re.fullmatch(r"bot_\S*", word) is not None
 
 
-collections_option = click.option(
-    "--collection",
-    "collections",
-    multiple=True,
-    metavar="ID",
-    shell_complete=collection_ids,
-    help="Add to this collection. Repeatable.  [default: KNOWLEDGE_BOT_COLLECTION, the ones of "
-    "`kbot login`, or the only one there is]",
+def collections_option(text: str) -> "Callable[[Command], Command]":
+    """Make the option that names collections, with its help."""
+    return click.option(
+        "--collection",
+        "collections",
+        multiple=True,
+        metavar="ID",
+        shell_complete=collection_ids,
+        help=text,
+    )
+
+
+adding_to = collections_option(
+    "Add to this collection. Repeatable.  [default: KNOWLEDGE_BOT_COLLECTION, the ones of "
+    "`kbot login`, or the only one there is]"
 )
 
 

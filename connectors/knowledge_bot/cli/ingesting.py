@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from knowledge_bot.cli.exits import Exit, Failed
-from knowledge_bot.cli.ids import collections_option, collections_to_add_to
+from knowledge_bot.cli.ids import adding_to, collections_to_add_to
 from knowledge_bot.cli.ledgers import ledger_option, open_ledger
 from knowledge_bot.cli.output import quiet_option
 from knowledge_bot.cli.settings import Connection
@@ -41,7 +41,7 @@ def _split(_context: click.Context, _option: click.Parameter, given: str | None)
 
 
 _OPTIONS = (
-    collections_option,
+    adding_to,
     ledger_option,
     click.option(
         "--concurrency",
