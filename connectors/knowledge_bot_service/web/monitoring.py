@@ -209,7 +209,8 @@ class Health:
             if time.monotonic() - self._looked_at > _KEPT:
                 report = await run_in_threadpool(self._look)
                 if not report["ready"] and self._last["ready"]:
-                    _log.warning("not ready: %s", "; ".join(map(str, [*report.values()][1:])))
+                    told = (said for check, said in report.items() if check != "ready")
+                    _log.warning("not ready: %s", "; ".join(told))
                 self._looked_at, self._last = time.monotonic(), report
             return self._last
 

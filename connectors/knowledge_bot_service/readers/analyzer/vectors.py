@@ -31,8 +31,8 @@ _SCALE: Final = 254
 _HIGHEST: Final = 127
 
 
-# The sums of so many words are remembered, 12 MB; and those of so many texts: a
-# heading is that of many statements, and documents repeat themselves.
+# The sums of so many words are remembered, 12 MB; and those of so many texts: a heading is that of
+# many statements, and documents repeat themselves.
 _REMEMBERED: Final = 20_000
 _REMEMBERED_TEXTS: Final = 1000
 
