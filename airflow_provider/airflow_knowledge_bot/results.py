@@ -112,10 +112,10 @@ def failing(report: "Report", task: KnowledgeBotIngestOperator) -> dict[str, int
 
 def tolerated(report: "Report", task: KnowledgeBotIngestOperator) -> dict[str, int]:
     """Return the counts of failures that do not fail the task, by their names."""
-    counts: dict[str, int] = {
-        kind: getattr(report, kind) for kind in FAILED if kind not in failing(report, task)
+    fails = failing(report, task)
+    return {
+        kind: count for kind in FAILED if kind not in fails and (count := getattr(report, kind))
     }
-    return {kind: count for kind, count in counts.items() if count}
 
 
 def failure_of(

@@ -100,13 +100,14 @@ def _cursor(connection: Any) -> Any:
 def _hook(conn_id: str) -> "DbApiHook":
     subject = f"The task's parameter 'sql_conn_id' names the connection {conn_id!r}"
     try:
-        from airflow.providers.common.sql.hooks.sql import DbApiHook
-
         connection = BaseHook.get_connection(conn_id)
-        subject += f" of type {connection.conn_type!r}"
-        hook = connection.get_hook()  # type: ignore[no-untyped-call] # Airflow leaves it untyped
     except AirflowNotFoundException as error:
         raise AirflowFailException(f"{subject}, which does not exist. Nothing was sent.") from error
+    subject += f" of type {connection.conn_type!r}"
+    try:
+        from airflow.providers.common.sql.hooks.sql import DbApiHook
+
+        hook = connection.get_hook()  # type: ignore[no-untyped-call] # Airflow leaves it untyped
     except Exception as error:  # Airflow raises its base class here, and what the import raises
         raise AirflowFailException(
             f"{subject}, which cannot be used on this worker ({error}). It may need pip install "
