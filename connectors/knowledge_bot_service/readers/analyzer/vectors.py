@@ -12,6 +12,7 @@ import threading
 from array import array
 from collections.abc import Sequence
 from importlib.resources import files
+from itertools import pairwise
 from operator import mul
 from typing import Final
 
@@ -24,6 +25,7 @@ _ZERO: Final = 128
 # Rows are added as whole numbers with 32 bits for each dimension, and for how many they are: far
 # faster than one by one.
 _LANE: Final = 4
+_ONE: Final = 1 << (8 * _LANE * DIMENSIONS)
 
 # A number of a vector of length 1 is stored as so many times itself: hardly any is above a half.
 _SCALE: Final = 254
@@ -83,25 +85,25 @@ def _sum(text: str) -> int:
 def _of_word(word: str) -> int:
     """The sum of the rows of a word's pieces, and how many these are, as one number."""
     known, rows = _table()
-    numbers = [known[piece] for piece in _pieces(f"{_BEGINS}{word}", known) if piece in known]
-    wide = (
-        array("I", [*rows[DIMENSIONS * number : DIMENSIONS * (number + 1)], 1])
-        for number in numbers
-    )
-    return sum(int.from_bytes(row.tobytes(), "little") for row in wide)
+    total = 0
+    for piece in _pieces(f"{_BEGINS}{word}", known):
+        if (number := known.get(piece)) is not None:
+            wide = bytearray(_LANE * DIMENSIONS)
+            wide[::_LANE] = rows[DIMENSIONS * number : DIMENSIONS * (number + 1)]
+            total += int.from_bytes(wide, "little") + _ONE
+    return total
 
 
 def _pieces(word: str, known: dict[str, int]) -> Sequence[str]:
     """The pieces of a word: of those side by side, the ones known first are put together."""
-    pieces = list(word)
-    while len(pieces) > 1:
-        number, place = min(
-            (known.get(pieces[place] + pieces[place + 1], len(known)), place)
-            for place in range(len(pieces) - 1)
-        )
-        if number == len(known):
-            break
+    pieces, never = list(word), len(known)
+    known_at = [known.get(one + other, never) for one, other in pairwise(pieces)]
+    while (first := min(known_at, default=never)) < never:
+        place = known_at.index(first)
         pieces[place : place + 2] = [pieces[place] + pieces[place + 1]]
+        del known_at[place]
+        for near in range(max(place - 1, 0), min(place + 1, len(known_at))):
+            known_at[near] = known.get(pieces[near] + pieces[near + 1], never)
     return pieces
 
 
