@@ -43,12 +43,6 @@ NEEDS = [
         "serve",
     ),
     (
-        "import knowledge_bot_service.pytest_plugin",
-        "uvicorn",
-        "knowledge_bot_service",
-        "serve",
-    ),
-    (
         "from knowledge_bot_gateway import create_app",
         "mcp",
         "knowledge_bot_gateway",

@@ -135,15 +135,12 @@ def _refuse_lost_database(folder: Path) -> None:
     database = folder / DATABASE
     if database.exists() and database.stat().st_size > 0:
         return
-    # The later ones are those of a folder from before there was the first.
-    signs = (_USED, HEADS, f"{DATABASE}-wal", f"{DATABASE}.version-*", f"{MATERIAL}/*")
-    found = next((one for sign in signs for one in folder.glob(sign)), None)
-    if found is not None:
+    if (folder / _USED).exists():
         raise FolderError(
-            f"the data folder {folder} was used before: it has {found.relative_to(folder)}. Its "
-            f"database {DATABASE} is missing or empty. The service was not started, and nothing "
-            "was changed. Put the file back, or restore a backup into a new folder with `kbot "
-            "serve restore`; to begin with nothing, name an empty folder"
+            f"the data folder {folder} was used before: it has {_USED}. Its database {DATABASE} is "
+            "missing or empty. The service was not started, and nothing was changed. Put the file "
+            "back, or restore a backup into a new folder with `kbot serve restore`; to begin with "
+            "nothing, name an empty folder"
         )
 
 

@@ -35,11 +35,7 @@ _log = logging.getLogger(__name__)
 GENERATED: Final = "generated"
 """The name of the key that a service makes for itself when it is given none."""
 
-# In the folder of keys: the names of those that the service has from its configuration, so that no
-# key is made there which has the name of one of them.
-_CONFIGURED: Final = ".configured"
-
-_RIGHTS: Final = tuple(KeyRights.model_fields)
+_RIGHTS: Final = set(KeyRights.model_fields)
 
 # Each may do what those before it may.
 _ROLES: Final[tuple[Role, ...]] = get_args(Role)
@@ -106,8 +102,8 @@ class Keys:
         generated: the folder's own key, where the settings name none; None otherwise.
 
     Raises:
-        SettingsError: a key of the settings is not in its environment variable or file, two of
-            them are the same, or one has the name of a key of the data folder.
+        SettingsError: a key of the settings is not in its environment variable or file, or two of
+            them are the same.
         FolderError: the data folder cannot be written to.
     """
 
@@ -169,22 +165,6 @@ class Keys:
 
     def _of(self, settings: Settings) -> dict[str, Key]:
         found = self._configured_keys(settings)
-        names = {key.name for key in found.values()}
-        for file in _key_files(self._stored_in):
-            if file.name in names:
-                raise SettingsError(
-                    f"keys: {file.name} is the name of a key of the configuration and of one of "
-                    "the data folder, and the log could not tell them apart. Revoke the one with "
-                    f"`kbot serve keys revoke {file.name}`, or give the other another name"
-                )
-        noted = self._stored_in / _CONFIGURED
-        part = noted.with_name(f"{_CONFIGURED}.part")
-        try:
-            part.touch(mode=0o600)
-            part.write_text("".join(f"{name}\n" for name in sorted(names)), encoding="ascii")
-            part.replace(noted)
-        except OSError as error:
-            raise FolderError(f"cannot write to {noted.parent}: {error.strerror}") from None
         for key in found.values():
             if key.has_expired:
                 _log.warning(
@@ -203,7 +183,7 @@ class Keys:
             for number, key in enumerate(settings.api_keys, 1)
         )
         named = (
-            Key(sha256=_digest(_secret_of(one)), **{name: getattr(one, name) for name in _RIGHTS})
+            Key(sha256=_digest(_secret_of(one)), **one.model_dump(include=_RIGHTS))
             for one in settings.keys
         )
         return _by_digest([*plain, *named])
@@ -287,9 +267,8 @@ def add_key(
         The key itself, which cannot be read again.
 
     Raises:
-        FolderError: the name is not valid, or there is a key of this name, in the folder or in the
-            configuration that its service was last started with; or its last day is over, or an id
-            is none of a bot or a collection; or the folder cannot be written to.
+        FolderError: the name is not valid or taken in the folder, its last day is over, an id is
+            none of a bot or a collection, or the folder cannot be written to.
     """
     key = secrets.token_urlsafe(24)
     try:
@@ -308,11 +287,6 @@ def add_key(
         raise FolderError(
             f"no key was made: {wrong['input']!r} in {wrong['loc'][0]} {in_words(wrong)}"
         ) from None
-    if name in _configured_names(data):
-        raise FolderError(
-            f"the service of this folder has a key {name} already, from its configuration; choose "
-            "another name, or take that one out and have the service read its keys again (SIGHUP)"
-        )
     if made.has_expired:
         raise FolderError(
             f"the key {name} would have ended already: {expires} is the first day, in UTC, on "
@@ -357,15 +331,6 @@ def revoke_key(data: Path, name: str) -> None:
         ) from None
     except OSError as error:
         raise FolderError(f"cannot write to {key_folder(data)}: {error.strerror}") from None
-
-
-def _configured_names(data: Path) -> list[str]:
-    try:
-        return (key_folder(data) / _CONFIGURED).read_text(encoding="ascii").split()
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise FolderError(f"cannot read {key_folder(data)}: {error.strerror}") from None
 
 
 def _is_name(name: str) -> bool:

@@ -344,7 +344,7 @@ def parse_settings(values: dict[str, object], *, origin: str) -> Settings:
         return Settings.model_validate(values)
     except ValidationError as error:
         problems = error.errors(include_input=False, include_url=False)
-        found = "; ".join(_sentence(problem, values) for problem in problems)
+        found = "; ".join(map(_sentence, problems))
         raise SettingsError(f"{origin}: {found}") from None
 
 
@@ -364,34 +364,11 @@ def in_words(problem: Any) -> str:
     return _WORDS.get(kind) or re.sub(r"^\w+ should ", "must ", said)
 
 
-def _sentence(problem: Any, values: Mapping[str, object]) -> str:
-    place, said = _place(problem["loc"], values), in_words(problem)
-    if said == _LIST and place in _LISTS_OF_TABLES:
-        said += f"; each of them begins with [[{place}]]"
-    return f"{place}: {said}" if place else said
+def _sentence(problem: Any) -> str:
+    steps = (f"item {one + 1}" if isinstance(one, int) else one for one in problem["loc"])
+    place = ", ".join(steps)
+    return f"{place}: {in_words(problem)}" if place else in_words(problem)
 
-
-def _place(steps: Sequence[str | int], values: Mapping[str, object]) -> str:
-    if not steps:
-        return ""
-    name, *more = steps
-    table = values.get(str(name))
-    if name in _LISTS_OF_TABLES and more:
-        number, *more = more
-        place = f"[[{name}]] number {int(number) + 1}"
-        one = table[int(number)] if isinstance(table, Sequence) else None
-        known = one.get("id", one.get("name")) if isinstance(one, Mapping) else None
-        place += f" ({known[:80]})" if isinstance(known, str) and known else ""
-    elif name in {"limits", "answers"} and more:
-        place = f"[{name}]"
-    else:
-        place = str(name)
-    return ", ".join(
-        [place, *(f"item {step + 1}" if isinstance(step, int) else step for step in more)]
-    )
-
-
-_LISTS_OF_TABLES: Final = frozenset({"collections", "bots", "keys"})
 
 _PATTERNS: Final = {
     _COLLECTION_ID: "must be col_ and then 1 to 60 letters, digits, _ or -",

@@ -255,11 +255,9 @@ def add(  # noqa: PLR0917 - click passes every option by name
     from knowledge_bot_service.config.folder import FolderError, database_file
     from knowledge_bot_service.config.keys import add_key
 
-    if settings := _configured():
-        if name in {key.name for key in settings.keys}:
-            raise FolderError(f"the configuration has a key {name} already; choose another name")
-        if missing := settings.unknown_in(bots, collections):
-            raise FolderError(f"the configuration has no {missing}. No key was made")
+    settings = _configured()
+    if settings and (missing := settings.unknown_in(bots, collections)):
+        raise FolderError(f"the configuration has no {missing}. No key was made")
     key = add_key(
         folder,
         name,

@@ -2,7 +2,6 @@
 
 import contextlib
 import secrets
-import shutil
 import sqlite3
 import threading
 import time
@@ -14,7 +13,6 @@ from typing import Any, Final, TypeVar
 
 from knowledge_bot_service.config.storage import (
     DatabaseLostError,
-    DiskFullError,
     StorageError,
     log_storage_error,
     storage_error,
@@ -36,9 +34,6 @@ _WEIGHT: Final = 100
 # in milliseconds.
 _PATIENCE: Final = 30_000
 _LOG_PATIENCE: Final = 100
-
-# A disk that was full has space again from this many free bytes on.
-_SPACE: Final = 1024 * 1024
 
 
 class DatabaseClosedError(Exception):
@@ -84,7 +79,6 @@ class Database:
         writer.execute("PRAGMA synchronous = FULL")
         # A deleted text must not stay on the disk: freed pages are overwritten.
         writer.execute("PRAGMA secure_delete = ON")
-        self._trouble: StorageError | None = None
         # A first reading opens the second file too, which holds what was written last.
         writer.execute("SELECT count(*) FROM sqlite_master").fetchone()
         self._files = self._found()
@@ -134,20 +128,6 @@ class Database:
                 self._close_abandoned()
                 self._readers[thread] = connection
         return connection
-
-    def check(self) -> None:
-        """Check that the database takes writes, as far as that can be known without one.
-
-        Raises:
-            StorageError: it does not; the text says why.
-        """
-        self._check_files()
-        trouble = self._trouble
-        if isinstance(trouble, DiskFullError):
-            if shutil.disk_usage(self._path.parent).free < _SPACE:
-                raise trouble
-        elif trouble is not None:
-            raise trouble
 
     def empty_log(self) -> bool:
         """Empty the write-ahead log, which keeps what stood in the database before the last writes.
@@ -252,14 +232,14 @@ class Database:
         # An operation that met a full disk may have ended the transaction of all.
         found = filter(None, (failed, *(write.error for write in group)))
         errors = [storage_error(error) for error in found]
-        self._trouble = next((error for error in errors if error is not None), None)
-        if self._trouble is not None:
-            log_storage_error(self._trouble, self._path)
+        trouble = next((error for error in errors if error is not None), None)
+        if trouble is not None:
+            log_storage_error(trouble, self._path)
         for write in group:
             if write.error is not None:
                 write.error = storage_error(write.error) or write.error
             if failed is not None:
-                write.error = write.error or self._trouble or failed
+                write.error = write.error or trouble or failed
             write.settle()
 
     def _check_files(self) -> None:

@@ -57,8 +57,7 @@ class Refetcher:
 
     The old text stays until the new one is there, and when the page cannot be read any more; the
     source's reason says so then. Only pages without request headers are looked at: such headers
-    are secrets, and are forgotten with the first reading. Nothing is fetched while the disk is
-    full.
+    are secrets, and are forgotten with the first reading.
 
     Args:
         database: where the pages are.
@@ -113,7 +112,6 @@ class Refetcher:
                 _log.exception("a page could not be fetched again; it is tried later")
 
     def _next(self, seconds: float) -> _Due | None:
-        self._database.check()
         row = self._database.reader().execute(_DUE, (seconds * 1000, now())).fetchone()
         if row is None:
             return None

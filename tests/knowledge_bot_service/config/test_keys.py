@@ -282,36 +282,3 @@ def test_a_key_that_cannot_be_read_keeps_no_other(tmp_path: Path) -> None:
         assert status(service.base_url, kept) == 200
     with InProcess(tmp_path / "kbot-data") as service:
         assert status(service.base_url, kept) == 200
-
-
-def test_a_key_has_one_name_in_the_configuration_and_the_folder(tmp_path: Path) -> None:
-    (tmp_path / "kbot.toml").write_text(
-        '[[keys]]\nname = "wiki"\nrole = "read"\nkey = "key-of-the-wiki"\n'
-    )
-    # Where it is made: by the configuration that is named, and by the one that was started with.
-    done = keys_command(tmp_path, "add", "wiki", "--role", "read", "--config", "kbot.toml")
-    assert (done.returncode, "has a key wiki already" in done.stderr) == (1, True)
-    with serving(tmp_path, "--config", "kbot.toml"):
-        done = keys_command(tmp_path, "add", "wiki", "--role", "read")
-        assert (done.returncode, "has a key wiki already" in done.stderr) == (1, True)
-        assert keys_command(tmp_path, "list").stdout == ""
-        assert keys_command(tmp_path, "add", "kiosk", "--role", "read").returncode == 0
-    # At the start: the configuration has got a key of the name since.
-    (tmp_path / "kbot.toml").write_text(
-        '[[keys]]\nname = "kiosk"\nrole = "read"\nkey = "key-of-the-kiosk"\n'
-    )
-    done = subprocess.run(
-        [*SERVE, "--config", "kbot.toml", "--port", "0"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert done.returncode == 1
-    assert "kiosk is the name of a key of the configuration and of one of the data" in done.stderr
-    assert "kbot serve keys revoke kiosk" in done.stderr
-    # A key that was taken out of the configuration is no longer in the way.
-    assert keys_command(tmp_path, "revoke", "kiosk").returncode == 0
-    with serving(tmp_path, "--config", "kbot.toml"):
-        assert keys_command(tmp_path, "add", "wiki", "--role", "read").returncode == 0

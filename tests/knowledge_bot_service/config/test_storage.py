@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import re
 import shutil
 import socket
 import sqlite3
@@ -17,7 +16,7 @@ import pytest
 from in_process import InProcess
 from knowledge_bot_service import LocalService
 from knowledge_bot_service.config import storage
-from knowledge_bot_service.config.folder import DataFolder, FolderError
+from knowledge_bot_service.config.folder import FolderError
 from knowledge_bot_service.config.keys import add_key
 from knowledge_bot_service.run.local import LocalServiceError
 from serve_command import SERVE
@@ -182,31 +181,6 @@ def test_a_folder_whose_database_is_gone_or_empty_is_not_begun_anew(tmp_path: Pa
             assert told in message
         assert "empty folder" in message
         assert sorted(tmp_path.rglob("*")) == before
-
-
-@pytest.mark.parametrize(
-    "left", ["heads.sqlite3", "knowledge.sqlite3.version-1", "material/upload_1"]
-)
-def test_a_folder_of_an_earlier_release_without_its_database_is_not_begun_anew(
-    tmp_path: Path, left: str
-) -> None:
-    (tmp_path / "material").mkdir()
-    (tmp_path / left).touch()
-    with pytest.raises(FolderError, match=re.escape(left)):
-        DataFolder(tmp_path)
-
-
-def test_a_folder_of_an_earlier_release_is_known_as_used_once_it_was_started(
-    tmp_path: Path,
-) -> None:
-    with InProcess(tmp_path):
-        pass
-    (tmp_path / "used.txt").unlink()
-    with InProcess(tmp_path):
-        pass
-    (tmp_path / "knowledge.sqlite3").unlink()
-    with pytest.raises(FolderError, match="missing or empty"):
-        InProcess(tmp_path).start()
 
 
 def test_a_start_that_failed_and_a_key_do_not_make_a_folder_used(tmp_path: Path) -> None:
