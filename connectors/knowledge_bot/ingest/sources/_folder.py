@@ -187,7 +187,7 @@ class Folder:
                 name = entry.name
                 relative = below + name
                 if name[0] == "." and not self._hidden:
-                    if name != IGNORE_FILE:
+                    if name != IGNORE_FILE and relative != self._marker:
                         add(_skipped(relative, "it is hidden"))
                 elif entry.is_dir(follow_symlinks=False):
                     if self._ignores is None or not self._ignores(f"{relative}/"):
