@@ -246,14 +246,24 @@ def mend() -> None:
 def found_by_names() -> None:
     """Let the search find entries of the reference by names: of prose, the pages have more to say.
 
-    Each entry is as short as its name, and so would stand before every page.
+    Each entry is as short as its name, and so would stand before every page. A member whose name is
+    a word that people type, such as `timeout`, is found with its class.
     """
     file = SITE / "search.json"
     index = json.loads(file.read_text(encoding="utf-8"))
+    classes: dict[str, dict[str, str]] = {}
+    kept = []
     for item in index["items"]:
         page, _, place = item["location"].partition("#")
         if page.startswith("reference/") and "." in place:
             item["text"] = " ".join(re.findall(r"<code>.*?</code>", item["text"]))
+            classes[item["location"]] = item
+            above, _, name = item["location"].rpartition(".")
+            if above in classes and (name.isalpha() or name == "with_retry"):
+                classes[above]["text"] += f" <code>{name}</code>"
+                continue
+        kept.append(item)
+    index["items"] = kept
     file.write_text(json.dumps(index), encoding="utf-8")
 
 

@@ -216,6 +216,23 @@ TYPED = {
     "duplicate": "promises/",
     "streaming": "langchain/chat-model/",
     "upload_encoding": "reference/client/",
+    "certificate": "recipes/network/",
+    "chat": "langchain/chat-model/",
+    "ci": "recipes/ci/",
+    "delete": "langchain/collection/",
+    "fastapi": "recipes/fastapi/",
+    "github": "recipes/ci/",
+    "idempotency": "extensions/",
+    "langgraph": "langchain/langgraph/",
+    "mail": "recipes/every-night/",
+    "openai": "gateway/openai/",
+    "postgresql": "many-workers/",
+    "proxy": "recipes/network/",
+    "retry": "airflow/",
+    "stale": "what-the-bot-knows/",
+    "systemd": "recipes/every-night/",
+    "timeout": "configuration/",
+    "unknown": "how-to/ingest/",
 }
 
 
