@@ -103,7 +103,9 @@ _KINDS_BY_OUTCOME = {
 
 
 def as_chat_error(error: KnowledgeBotError, *, alone: bool = True) -> ChatError:
-    """Return a client's error as one of LangChain's too, with the same text and traceback.
+    """Return a client's error as one of LangChain's too, with the same text.
+
+    Its traceback begins where it is raised: what a reader needs of the client's stands in the text.
 
     Args:
         error: what the client raised.
@@ -117,7 +119,7 @@ def as_chat_error(error: KnowledgeBotError, *, alone: bool = True) -> ChatError:
         kind = _KINDS_BY_OUTCOME[PassingChatError, kind]
     chat_error: ChatError = kind.__new__(kind, *error.args)
     chat_error.__dict__.update(vars(error))
-    return chat_error.with_traceback(error.__traceback__)
+    return chat_error
 
 
 @contextmanager

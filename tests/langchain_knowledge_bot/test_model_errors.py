@@ -1,14 +1,16 @@
 """A chat model's errors: the client's and LangChain's at once, retryable where that is safe."""
 
 import pickle
+import traceback
 
 import pytest
 from langchain_core import exceptions as langchain
 
 import knowledge_bot
-from knowledge_bot import APIError, Delivery, KnowledgeBotError
+from knowledge_bot import APIError, Client, Delivery, KnowledgeBotError
 from knowledge_bot.conversations import ForkError, HeadsError
-from langchain_knowledge_bot import model_errors
+from knowledge_bot.testing import MemoryService
+from langchain_knowledge_bot import ChatKnowledgeBot, model_errors
 from langchain_knowledge_bot.model_errors import ChatError, as_chat_error
 
 OURS = [
@@ -82,3 +84,12 @@ def test_an_error_crosses_the_border_of_a_process():
     assert type(again) is type(error)
     assert isinstance(again, model_errors.ChatRateLimitError)
     assert (str(again), again.retry_after, again.__notes__) == (str(error), 3.0, ["Of two bots."])
+
+
+def test_a_traceback_has_no_line_of_the_client():
+    client = Client("key", "https://service.test", transport=MemoryService().transport)
+    with pytest.raises(knowledge_bot.BadRequestError) as caught:
+        ChatKnowledgeBot(bot_id="bot_missing", client=client).invoke("When?")
+    files = {frame.filename for frame in traceback.extract_tb(caught.value.__traceback__)}
+    assert not any("/knowledge_bot/" in file for file in files)
+    client.close()
