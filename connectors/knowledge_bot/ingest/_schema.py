@@ -257,21 +257,6 @@ class LedgerDatabase(Database):
             "again"
         )
 
-    def check_whole(self) -> None:
-        """Check SQLite's file on disk, since an open connection may read from memory.
-
-        Raises:
-            LedgerError: the file is damaged.
-        """
-        if self.file is not None:
-            with contextlib.closing(self.connect(reading=True)) as connection:
-                ((found,),) = connection.rows("PRAGMA quick_check(1)")
-            if found != "ok":
-                raise self.error(
-                    f"the ledger {self.name} was damaged while it was in use: {found}. Restore it "
-                    "from a copy before the next run, or what it has lost is sent again"
-                )
-
 
 LEASE = 60.0
 """Seconds that a run may be silent before workers on other machines consider it dead."""

@@ -421,7 +421,6 @@ class Store:
         self._service, self._scopes = "", dict[tuple[str, ...], int]()
         self._scope = 0
         self._renewed = 0.0
-        self._wrote = False
 
     @property
     def registered(self) -> bool:
@@ -580,13 +579,9 @@ class Store:
             rows = connection.rows(_SAME_CONTENTS, self.run, self.run) if same else []
             return [(key, name or key, other) for key, name, other in rows]
 
-        found = self._session.do("written", end)
-        if self._wrote:
-            self._database.check_whole()
-        return found
+        return self._session.do("written", end)
 
     def _write(self, connection: Connection, batch: Batch, *, leave: bool = False) -> set[bytes]:
-        self._wrote = self._wrote or bool(batch)
         with connection.transaction():
             if self.due:  # first, so that a run considered dead is live before its claims
                 self._renew(connection)

@@ -83,27 +83,6 @@ def test_a_folder_that_is_moved_away_under_a_run_stops_it(send, service, tmp_pat
     assert "removed" in report.stop_reason
 
 
-def test_a_ledger_that_something_else_wrote_into_is_named_as_damaged(send, ledger, tmp_path):
-    send(texts(600), ledger=ledger)
-
-    def items():
-        yield from texts(700)[600:]
-        with (tmp_path / "ledger.db").open("r+b") as file:
-            file.seek(4096)
-            file.write(b"\xff" * 40_000)
-        yield from texts(800)[700:]
-
-    report = send(items(), ledger=ledger)
-    assert report.stopped is Stop.LEDGER
-    assert str(tmp_path / "ledger.db") in report.stop_reason
-    assert "damaged" in report.stop_reason
-
-
-def test_a_ledger_that_is_left_alone_is_not_found_damaged(send, ledger):
-    for content in ("one", "two", "three"):
-        assert send(texts(200, content), ledger=ledger).stopped is None
-
-
 # Locks.
 
 
