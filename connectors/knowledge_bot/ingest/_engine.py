@@ -140,7 +140,8 @@ class Run:
         try:
             loop = asyncio.get_running_loop()
             await asyncio.to_thread(self._open, lambda: not loop.is_closed())
-            await self._check_supported()
+            if not self._options.dry_run and (self._options.prune or self._options.wait_ready):
+                await self._check_supported()
             self._reader.start(self._planner.plan, self._store)
             async with asyncio.TaskGroup() as workers:
                 await self._feed(workers)
@@ -165,15 +166,12 @@ class Run:
         Raises:
             UnsupportedError: it cannot.
         """
-        options = self._options
-        if options.dry_run or not (options.prune or options.wait_ready):
-            return
         try:
             extensions = await self._sender.call("extensions")
         except KnowledgeBotError as error:  # the run will tell, or the service is back by then
             logger.info("It is not known what the service can: %s", error)
         else:
-            check_supported(options, extensions)
+            check_supported(self._options, extensions)
 
     def stop(self, stop: Stop, detail: str = "") -> None:
         """Begin nothing new, and finish what is in flight. Called in the loop's thread."""
@@ -309,7 +307,7 @@ class Run:
         for outcome in planned.outcomes:
             self._counters.add(outcome)
         counts["unversioned"] += planned.unversioned
-        self._writer.put(*planned.rows)
+        self._writer.add(rows=planned.rows)
         if not self._options.dry_run:
             return planned.jobs
         for job in planned.jobs:
@@ -503,7 +501,7 @@ class Run:
             self._record(job, "unknown", reason)
             return None
         row = job.claim.settled(State.CREATED, source_id=found, digest=before.pending)
-        self._writer.finish(row, superseded_rows(before, found))
+        self._writer.add(rows=[row], released=[row.id], superseded=superseded_rows(before, found))
         job.before, job.in_doubt = row, False
         return 0.0
 
@@ -521,7 +519,7 @@ class Run:
                     job.failure = job.outcome("undelivered", str(error))
                     return 0.0  # somebody deleted it
                 logger.warning("%s keeps its name in the service: %s", row.source_id, error)
-        self._writer.move(job.moved_row(row, self._store.run, renamed=renamed))
+        self._writer.add(moved=[job.moved_row(row, self._store.run, renamed=renamed)])
         self._counters.add(job.outcome("moved", source_id=row.source_id))
         return None
 
@@ -552,7 +550,8 @@ class Run:
             self._writer.release(job.claim)
         else:
             state = State.UNKNOWN if kind == "unknown" else State.REFUSED
-            self._writer.finish(job.claim.settled(state, error=_storable(error[:2000])))
+            row = job.claim.settled(state, error=_storable(error[:2000]))
+            self._writer.add(rows=[row], released=[row.id])
 
     async def _created(self, job: Job, source_id: str, revision: str | None) -> None:
         """Record that an item is a source now."""
@@ -567,7 +566,8 @@ class Run:
                 known = {"digest": b"changed while it was sent"}
             superseded = superseded_rows(before, source_id)
             source = {"source_id": _storable(source_id), "source_revision": revision}
-            self._writer.finish(job.claim.settled(State.CREATED, **source, **known), superseded)
+            row = job.claim.settled(State.CREATED, **source, **known)
+            self._writer.add(rows=[row], released=[row.id], superseded=superseded)
             self._counters.counts["superseded"] += len(superseded)
             if before is not None and (superseded or job.target is not None):
                 self._counters.older(job.key, before.run)
@@ -593,65 +593,55 @@ class Run:
     async def _look_back(self) -> None:
         """Do what is left to do once all items were taken and sent."""
         store, options, gone = self._store, self._options, None
-        if store is None:
+        if store is None or (store.origin is None and not (options.wait_ready or options.prune)):
             return
-        planner = self._planner
+        afterwards = partial(
+            Afterwards,
+            store,
+            self._sender,
+            self._limiter,
+            self._counters,
+            options,
+            doubts=getattr(self._items, "doubts", None),
+        )
+        batch, incomplete = await self._writer.rest(), self._incomplete
         try:
-            await self._writer.flush()
-            if store.origin is not None and not self._incomplete:
-                if not store.reading and (
-                    rows := await asyncio.to_thread(store.unsettled, planner.seen)
-                ):
-                    await self._afterwards(store).settle(rows)
-                gone = await asyncio.to_thread(
-                    store.mark_gone,
-                    planner.seen,
-                    planner.met,
-                    options.gone_limit,
-                    planner.gone_reason,
-                )
+            if store.origin is not None and not incomplete:
+                seen, planner = self._planner.seen, self._planner
+                known = planner.met, options.gone_limit, planner.gone_reason
+                if unsettled := await asyncio.to_thread(store.unsettled, batch, seen):
+                    await afterwards().settle(unsettled)
+                gone = await asyncio.to_thread(store.mark_gone, seen, *known)
                 self._count_gone(gone)
+            elif batch:
+                await asyncio.to_thread(store.write, batch)
+            batch = Batch()
             ended = self._counters.ended or self._error is not None
             if options.wait_ready and not (ended or store.reading):
-                await self._afterwards(store).wait_until_ready()
+                await afterwards().wait_until_ready()
             if options.prune and not ended:
-                await self._afterwards(store).prune(gone)
+                await afterwards().prune(gone)
         except LedgerError as error:
+            self._writer.batch = batch
             self.stop(Stop.LEDGER, str(error))
-        if store.origin is not None and (why := self._incomplete):
+        if store.origin is not None and (why := incomplete or self._incomplete):
             self._counters.gone_unknown = why
             logger.info("Nothing was marked as gone from %s: %s", self._origin, why)
 
-    def _afterwards(self, store: Store) -> Afterwards:
-        doubts = getattr(self._items, "doubts", None)
-        return Afterwards(
-            store, self._sender, self._limiter, self._counters, self._options, doubts=doubts
-        )
-
     async def _close(self, *, complete: bool) -> None:
         """Write what is left and give up the ledger."""
-        store, found = self._store, list[tuple[str, str, str]]()
-        if store is None:
+        if (store := self._store) is None:
             return
-        await self._writer.pause()
+        batch = await self._writer.rest()
         try:
             same = complete and not store.reading and self._counters.counts["created"] > 0
-            found = await asyncio.to_thread(self._end, store, same=same)
+            for key, name, other in await asyncio.to_thread(store.finish, batch, same=same):
+                reason = f"{other!r} has the same content; both are sources now"
+                self._counters.add(Outcome("same_content", name[:500], key, reason))
+            batch = Batch()
         except LedgerError as error:
             self.stop(Stop.LEDGER, str(error))
-        for key, name, other in found:
-            reason = f"{other!r} has the same content; both are sources now"
-            self._counters.add(Outcome("same_content", name[:500], key, reason))
-        self._count_unwritten(self._writer.batch)
-
-    def _end(self, store: Store, *, same: bool) -> list[tuple[str, str, str]]:
-        """Do all that is left to do with the ledger, in one hop to a thread."""
-        try:
-            found = store.finish(self._writer.batch, same=same)
-            self._writer.batch = Batch()
-            return found
-        finally:
-            store.close()
+        self._count_unwritten(batch)
 
     def _count_gone(self, gone: Gone) -> None:
         first, withheld = len(gone.first), 0
@@ -888,7 +878,7 @@ class Writer:
         self._claims: dict[bytes, asyncio.Future[bool]] = {}
         self._committing: asyncio.Task[None] | None = None
         self._gathered: asyncio.Event | None = None
-        self._paused = False
+        self._resting = False
 
     async def claim(self, claim: Row) -> bool:
         """Claim an item; True once that is durable, False if another run was faster.
@@ -900,7 +890,7 @@ class Writer:
             return True
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._claims[claim.id] = future
-        self._add(claims=[claim])
+        self.add(claims=[claim])
         return await future
 
     def release(self, claim: Row) -> None:
@@ -908,51 +898,39 @@ class Writer:
         if claim in self.batch.claims:
             self.batch.claims.remove(claim)
         else:
-            self._add(released=[claim.id])
+            self.add(released=[claim.id])
 
-    def finish(self, row: Row, superseded: Sequence[tuple[Any, ...]] = ()) -> None:
-        """Write the outcome of a claim, which ends."""
-        self._add(rows=[row], released=[row.id], superseded=superseded)
-
-    def move(self, row: Row) -> None:
-        """Write the row of an item that has another key now."""
-        self._add(moved=[row])
-
-    def put(self, *rows: Row) -> None:
-        """Write rows in the next transaction."""
-        self._add(rows=rows)
-
-    def _add(self, **what: Sequence[Any]) -> None:
+    def add(self, **what: Sequence[Any]) -> None:
         """Let the next transaction write this too, in the fields of a batch."""
-        if self.store is not None and any(what.values()):
-            for name, several in what.items():
-                getattr(self.batch, name).extend(several)
+        if self.store is None or not any(what.values()):
+            return
+        for name, several in what.items():
+            getattr(self.batch, name).extend(several)
+        if self._gathered is None:
             self._commit_soon()
+        elif self._is_full:
+            self._gathered.set()
 
     def keep_alive(self) -> None:
         """Renew the lease if it is time."""
         if self.store is not None and self.store.registered and self.store.due:
             self._commit_soon()
 
-    async def flush(self) -> None:
-        """Wait until what is in `batch` is written, or cannot be."""
-        while self.batch and self._committing is not None and not self._committing.done():
-            await asyncio.wait([self._committing])
-
-    async def pause(self) -> None:
-        """Wait until nothing is being written; what is left in `batch` is written at the end."""
-        self._paused = True
+    async def rest(self) -> Batch:
+        """Return what is left to be written, once nothing is being written."""
+        self._resting = True
         if self._gathered is not None:
             self._gathered.set()
         if self._committing is not None:
             await asyncio.wait([self._committing])
+        self._resting = False
+        rest, self.batch = self.batch, Batch()
+        return rest
 
     def _commit_soon(self) -> None:
         # The task starts after the callbacks that are ready now, so it has more to write.
         if self._committing is None or self._committing.done():
             self._committing = asyncio.get_running_loop().create_task(self._commit())
-        elif self._gathered is not None and self._is_full:
-            self._gathered.set()
 
     @property
     def _is_full(self) -> bool:
@@ -961,36 +939,38 @@ class Writer:
     async def _commit(self) -> None:
         loop = asyncio.get_running_loop()
         assert self.store is not None  # noqa: S101 - or there was nothing to write
-        store = self.store
-        while self.batch or store.due:
+        while True:
             if not self._is_full:
                 self._gathered = asyncio.Event()
                 waking = loop.call_later(_GATHERING, self._gathered.set)
                 await self._gathered.wait()
                 waking.cancel()
                 self._gathered = None
-            if self._paused:
+            if self._resting:
                 return
+            batch, self.batch = self.batch, Batch()
+            claims, self._claims = self._claims, {}
             try:
-                await self._write(store)
-            except LedgerError:
+                lost = await asyncio.to_thread(self.store.write, batch)
+            except BaseException as error:
+                self._fail(batch, claims, error)
+                if isinstance(error, LedgerError):
+                    return
+                raise
+            for identifier, future in claims.items():
+                if not future.done():  # its task was cancelled
+                    future.set_result(identifier not in lost)
+            if not self.batch:
                 return
 
-    async def _write(self, store: Store) -> None:
-        batch, self.batch = self.batch, Batch()
-        claims, self._claims = self._claims, {}
-        try:
-            lost = await asyncio.to_thread(store.write, batch)
-        except BaseException as error:
-            # Outcomes are kept and written later; writing one twice does no harm.
-            for name in ("rows", "released", "superseded", "moved"):
-                getattr(self.batch, name)[:0] = getattr(batch, name)
-            self.batch.claims = []
-            claims, self._claims = claims | self._claims, {}
-            for future in claims.values():
-                if not future.done():
-                    future.set_exception(error)
-            raise
-        for identifier, future in claims.items():
-            if not future.done():  # its task was cancelled
-                future.set_result(identifier not in lost)
+    def _fail(
+        self, batch: Batch, claims: dict[bytes, asyncio.Future[bool]], error: BaseException
+    ) -> None:
+        """Keep outcomes, to be written later: writing one twice does no harm. No claim is made."""
+        for name in ("rows", "released", "superseded", "moved"):
+            getattr(self.batch, name)[:0] = getattr(batch, name)
+        self.batch.claims = []
+        claims, self._claims = claims | self._claims, {}
+        for future in claims.values():
+            if not future.done():
+                future.set_exception(error)

@@ -8,6 +8,7 @@ the same item. The claims of a run that died have an unknown outcome.
 
 import hashlib
 import json
+import math
 import os
 import re
 import time
@@ -204,7 +205,13 @@ _CLAIM = f"""
     VALUES {{rows}} ON CONFLICT DO NOTHING
 """  # noqa: S608 - as above
 
-_COPIED = "SELECT note FROM kbot_notes WHERE name = ?"
+_COPIED = f"(SELECT note FROM kbot_notes WHERE name = '{COPIED}')"  # noqa: S608 - a name of ours
+
+# What a run knows of the ledger when it begins.
+_AT_FIRST = (
+    "SELECT (SELECT coalesce(max(number), 0) FROM kbot_items), "  # noqa: S608 - as above
+    f"(SELECT coalesce(max(number), 0) FROM kbot_origins), {_COPIED}"
+)
 
 _RELEASE = "DELETE FROM kbot_claims WHERE id {ids} AND run = ?"
 
@@ -383,7 +390,7 @@ class Gone:
 class Store:
     """A ledger as one run uses it; its threads take turns.
 
-    All methods but `close` and `give_up` raise `LedgerError`.
+    All methods but `give_up` raise `LedgerError`.
 
     Args:
         database: where the ledger is.
@@ -398,6 +405,8 @@ class Store:
         highest: the highest row number at that time.
         knows_origin: whether the origin had been recorded before.
         in_doubt: whether the last transaction may be committed though its answer was lost.
+        registered: whether the run has registered itself, and so holds a lease.
+        scopes: the numbers of the service with the collections that this run has met.
     """
 
     def __init__(
@@ -417,15 +426,12 @@ class Store:
         self.knows_origin: bool = False
         self.in_doubt: bool = False
         self._session = Session(database, reading=reading, patience=patience)
-        self._copied: list[Any] = []  # the note of the last copy, when this run began
-        self._service, self._scopes = "", dict[tuple[str, ...], int]()
-        self._scope = 0
-        self._renewed = 0.0
-
-    @property
-    def registered(self) -> bool:
-        """Whether the run has registered itself, and so holds a lease."""
-        return self._renewed > 0
+        self._copied: str | None = None  # the note of the last copy, when this run began
+        self._service, self._scope = "", 0
+        self.scopes: dict[tuple[str, ...], int] = {}
+        self._of_origin: tuple[int | None, int, int] = (None, 0, 0)
+        self.registered: bool = False
+        self._renewed = -math.inf
 
     def open(self, service: str, collections: tuple[str, ...], origin: str | None) -> bool:
         """Open the ledger, or make it; a reader makes nothing, and gets False if there is none.
@@ -442,26 +448,25 @@ class Store:
         def look(connection: Connection) -> None:
             if not self.reading:
                 expire(connection)
-            self.highest = connection.rows("SELECT coalesce(max(number), 0) FROM kbot_items")[0][0]
+            ((self.highest, before, self._copied),) = connection.rows(_AT_FIRST)
             self._scope = self._number_of_scope(connection, collections)
-            self._copied = connection.rows(_COPIED, COPIED)
             if origin is not None:
-                before = connection.rows("SELECT coalesce(max(number), 0) FROM kbot_origins")[0][0]
                 of_scope = (self._scope, origin)
                 number = self._number_of(connection, "kbot_origins", "scope", "name", of_scope)
                 self.origin, self.knows_origin = number or None, 0 < number <= before
 
         self._session.do("written", look)
-        self._scopes[collections] = self._scope
+        self.scopes[collections] = self._scope
+        self._of_origin = self.origin, self._scope, self.highest
         return True
 
     def scope(self, collections: tuple[str, ...]) -> int:
         """Return the number of the service with some collections; 0 if a reader finds none."""
-        if collections not in self._scopes:
-            self._scopes[collections] = self._session.do(
+        if collections not in self.scopes:
+            self.scopes[collections] = self._session.do(
                 "written", lambda connection: self._number_of_scope(connection, collections)
             )
-        return self._scopes[collections]
+        return self.scopes[collections]
 
     def created(self, after: int, count: int) -> list[Any]:
         """Return key, number, version and digest of rows of the origin that are created, not gone.
@@ -476,10 +481,6 @@ class Store:
         )
         values = (*self._of_origin, after, count)
         return self.read(lambda connection: connection.rows(query, *values))
-
-    @property
-    def _of_origin(self) -> tuple[int | None, int, int]:
-        return self.origin, self._scope, self.highest
 
     def find(self, ids: Sequence[bytes], *, share: bool) -> dict[bytes, Row | None]:
         """Look items up; those that are left to other runs are not in the answer.
@@ -563,7 +564,7 @@ class Store:
         return self._session.do("written", lambda connection: self._write(connection, batch))
 
     def finish(self, batch: Batch, *, same: bool) -> list[tuple[str, str, str]]:
-        """Write what is left and give up the lease; the claims left then become unknown.
+        """Write what is left, give up the lease, and close; claims left then become unknown.
 
         Args:
             batch: what to write.
@@ -579,7 +580,11 @@ class Store:
             rows = connection.rows(_SAME_CONTENTS, self.run, self.run) if same else []
             return [(key, name or key, other) for key, name, other in rows]
 
-        return self._session.do("written", end)
+        try:
+            return self._session.do("written", end)
+        finally:
+            running.pop(self.run, None)
+            self._session.close()
 
     def _write(self, connection: Connection, batch: Batch, *, leave: bool = False) -> set[bytes]:
         with connection.transaction():
@@ -631,7 +636,7 @@ class Store:
     @property
     def due(self) -> bool:
         """Whether it is time to renew the lease."""
-        return not self._renewed or clock() - self._renewed > HEARTBEAT
+        return clock() - self._renewed > HEARTBEAT
 
     @property
     def lapsed(self) -> bool:
@@ -650,19 +655,28 @@ class Store:
         condition, values = f"digest {{ids}} AND {_CONTENT} AND {_OF_ORIGIN}", self._of_origin
         return self.read(lambda connection: rows_where(connection, condition, *values, ids=digests))
 
-    def unsettled(self, seen: bytearray) -> list[Row]:
+    def unsettled(self, batch: Batch, seen: bytearray) -> list[Row]:
         """Return the unknown items of the origin that could be asked about and were not seen.
 
         A reader can record no answer, and gets none.
-        """
-        condition = f"state = 'unknown' AND idempotency_key IS NOT NULL AND {_OF_ORIGIN}"
-        rows = self.read(lambda connection: rows_where(connection, condition, *self._of_origin))
-        return [row for row in rows if not (seen[row.number] or self.reading)]
 
-    @property
-    def scopes(self) -> dict[tuple[str, ...], int]:
-        """The numbers of the service with the collections that this run has met."""
-        return self._scopes
+        Args:
+            batch: what to write first.
+            seen: for each row number, whether it was seen.
+        """
+        # By the index of what is not settled, instead of that of the origin.
+        condition = "state <> 'created' AND state = 'unknown' AND idempotency_key IS NOT NULL"
+
+        def find(connection: Connection) -> list[Row]:
+            if batch:
+                self._write(connection, batch)
+            return rows_where(connection, condition)
+
+        return [
+            row
+            for row in ([] if self.reading else self._session.do("written", find))
+            if row.origin == self.origin and row.number <= self.highest and not seen[row.number]
+        ]
 
     def read(self, work: Callable[[Connection], T]) -> T:
         """Read with the run's connection."""
@@ -679,7 +693,7 @@ class Store:
 
     def unready(self) -> list[Row]:
         """Return the rows of this run's scopes that the service may not answer from yet."""
-        scopes = ", ".join(map(str, self._scopes.values()))
+        scopes = ", ".join(map(str, self.scopes.values()))
         condition = (
             f"scope IN ({scopes}) AND ready_at IS NULL AND source_revision IS NOT NULL "
             "AND state = 'created' AND gone_at IS NULL"
@@ -799,11 +813,6 @@ class Store:
         """Stop waiting for a database that does not answer."""
         self._session.given_up = True
 
-    def close(self) -> None:
-        """Close the connection."""
-        running.pop(self.run, None)
-        self._session.close()
-
     def _number_of_scope(self, connection: Connection, collections: Iterable[str]) -> int:
         values = (self._service, ",".join(sorted(collections)))
         return self._number_of(connection, "kbot_scopes", "service", "collections", values)
@@ -821,9 +830,10 @@ class Store:
 
     def _renew(self, connection: Connection) -> None:
         if not self.registered:
-            if (copied := connection.rows(_COPIED, COPIED)) != self._copied:
+            ((copied,),) = connection.rows(f"SELECT {_COPIED}")
+            if copied != self._copied:
                 raise LedgerError(
-                    f"{self._database.name} was copied to {json.loads(copied[0][0])['to']} since "
+                    f"{self._database.name} was copied to {json.loads(copied)['to']} since "
                     "this run began, so nothing is sent. Run it again with the ledger that is used "
                     "from now on"
                 )
@@ -843,4 +853,4 @@ class Store:
             connection.now() + LEASE,
         )
         running[self.run] = self._alive
-        self._renewed = clock()
+        self.registered, self._renewed = True, clock()
