@@ -10,7 +10,6 @@ from langchain_core.document_loaders import BaseLoader
 from langchain_core.exceptions import ModelError
 from langchain_core.load import dumps
 from langchain_core.messages import HumanMessage
-from langchain_core.tracers import LangChainTracer
 from pydantic import BaseModel, ValidationError
 
 from calls import KEY
@@ -100,12 +99,6 @@ def test_settings_of_other_models_are_taken_with_a_warning_that_points_at_the_ca
         assert [each.filename for each in caught] == [__file__]
 
 
-def test_a_bot_is_no_agent_that_answers_in_a_structure(bot):
-    # What `create_agent(bot, [], response_format=Schema)` does.
-    with pytest.raises(NotImplementedError, match=r"response_format=.*KnowledgeBotTool.*judge="):
-        bot.bind_tools([Schema], tool_choice="any")
-
-
 @pytest.mark.parametrize("value", [{"query": "When?"}, ["When?"], None], ids=str)
 def test_a_retriever_takes_a_question_and_nothing_else(invoke, bots, value):
     retriever = KnowledgeBotRetriever(bot_id="bot_1", **bots.fields)
@@ -176,21 +169,6 @@ def test_the_key_is_in_no_representation_and_no_trace(invoke, bots, given):
     )
     assert len(recorder.heard) >= 4
     assert KEY not in "".join(recorder.heard)
-
-
-def test_a_tracer_keeps_no_key(invoke, bot, monkeypatch):
-    kept = []
-
-    class Tracer(LangChainTracer):
-        def _persist_run_single(self, run):
-            kept.append(run)
-
-        def _update_run_single(self, run):
-            kept.append(run)
-
-    invoke(bot, "one", config={"callbacks": [Tracer(client=object())]})
-    assert kept
-    assert KEY not in "".join(repr(run) for run in kept)
 
 
 class Loader(BaseLoader):

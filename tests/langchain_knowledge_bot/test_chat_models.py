@@ -51,14 +51,6 @@ def test_an_answer_tells_where_it_stands_in_plain_json(invoke, bot, bots):
     assert message.usage_metadata is None
 
 
-def test_a_conversation_is_continued_with_what_was_added(invoke, bot, bots):
-    history = [HumanMessage("one")]
-    for text in ("two", "three"):
-        history += [invoke(bot, history), HumanMessage(text)]
-    invoke(bot, history)
-    assert list(bots.threads.values()) == [["one", "two", "three"]]
-
-
 def test_an_answer_of_a_stream_is_one_chunk_and_continues_as_any_other(bot, bots):
     (chunk,) = bot.stream("one")
     assert chunk.chunk_position == "last"

@@ -67,30 +67,11 @@ def add(request):
     return run
 
 
-def test_documents_that_are_given_again_are_not_sent_again(add, collection, sources):
-    assert add(collection, PAGES).created == 3
-    again = add(collection, iter(PAGES))
-    assert (again.created, again.unchanged) == (0, 3)
-    assert sorted(sources.created) == [
-        ("guide.pdf", "Page 1."),
-        ("guide.pdf (2)", "Page 2."),
-        ("guide.pdf (3)", "Page 3."),
-    ]
-
-
 def test_a_key_of_the_callers_own_is_used(add, collection, sources):
     keyed = collection.model_copy(update={"key": lambda each: each.metadata["number"]})
     add(keyed, [Document("a", metadata={"number": "1", "title": "First\nline"})])
     assert add(keyed, [Document("b", metadata={"number": "1"})]).superseded == 1
     assert sources.created == [("First", "a"), ("b", "b")]
-
-
-def test_a_document_without_text_is_skipped_and_named(add, collection, sources):
-    report = add(collection, [Document(" ", metadata={"source": "empty.txt"}), PAGES[0]])
-    assert (report.created, report.skipped) == (1, 1)
-    (skipped,) = report.failures
-    assert (skipped.kind, skipped.name) == ("skipped", "empty.txt")
-    assert skipped.error == "it has no content"
 
 
 def test_what_other_services_and_collections_hold_is_not_listed(
@@ -124,18 +105,6 @@ def test_a_loader_is_synchronised(collection, sources):
     assert collection.sync(Loader(*PAGES)).created == 3
     assert collection.sync(Loader(*PAGES)).unchanged == 3
     assert asyncio.run(collection.aadd_documents(Loader(*PAGES).alazy_load())).unchanged == 3
-
-
-def test_what_a_loader_no_longer_finds_is_gone_until_it_finds_it_again(collection, sources):
-    collection.add_documents([Document("By hand.", id="by hand")])
-    collection.sync(Loader(*PAGES))
-    report = collection.sync(Loader(*PAGES[:2]))
-    assert (report.unchanged, report.gone) == (2, 1)
-    (gone,) = collection.gone()
-    assert (gone.key, gone.name) == ("guide.pdf (3)", "guide.pdf (3)")
-    assert gone.source_id in {"src_2", "src_3", "src_4"}
-    assert collection.sync(Loader(*PAGES)).gone == 0
-    assert list(collection.gone()) == []
 
 
 async def test_what_is_gone_is_reported_without_blocking_too(collection, sources):

@@ -36,15 +36,6 @@ def test_the_key_and_the_address_are_taken_from_the_arguments(invoke, scripted, 
     assert server.requests[0].headers["x-api-key"] == KEY
 
 
-def test_a_given_client_and_its_settings_are_used(invoke, scripted):
-    server = scripted(answer(429, {"code": "busy", "message": "later"}), answer(body=MESSAGE))
-    with Client(KEY, server.url, max_retries=0) as client:
-        retriever = KnowledgeBotRetriever(bot_id="bot_1", client=client)
-        with pytest.raises(Exception, match="429"):
-            invoke(retriever, QUESTION)
-    assert len(server.requests) == 1
-
-
 def test_without_a_key_or_an_address_nothing_is_made(monkeypatch):
     with pytest.raises(ValidationError, match="set KNOWLEDGE_BOT_API_KEY"):
         KnowledgeBotRetriever(bot_id="bot_1", base_url=ELSEWHERE)

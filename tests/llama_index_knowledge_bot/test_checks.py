@@ -9,15 +9,11 @@ from llama_index.core.query_engine import CustomQueryEngine, RetrieverQueryEngin
 from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import NodeWithScore, TextNode
 
-from calls import KEY, MESSAGE
-from knowledge_bot import Client
 from knowledge_bot.checks import Question
 from llama_index_knowledge_bot import (
-    KnowledgeBotQueryEngine,
     acheck_query_engine,
     check_query_engine,
 )
-from scripted_server import answer
 
 OPEN = Question(ask="When do you open?", contains="9:30", sources="hours.md")
 
@@ -32,10 +28,6 @@ def check(request):
         return asyncio.run(acheck_query_engine(*arguments, **options))
 
     return run
-
-
-def engine_of(url):
-    return KnowledgeBotQueryEngine(bot_id="bot_1", client=Client(KEY, url, max_retries=0))
 
 
 class Nodes(BaseRetriever):
@@ -68,13 +60,3 @@ def test_what_an_engine_raises_is_a_reason_and_asked_again(check):
     assert check(engine, [OPEN]).results[0].reason == "No answer: LookupError: twice."
     report = check(engine, [OPEN], wait=10, interval=0.1)
     assert (report.ok, report.results[0].attempts) == (True, 2)
-
-
-def test_what_a_service_says_as_data_is_believed(check, scripted):
-    refused = {**MESSAGE, "answer": "Nichts dazu.", "found": False}
-    assert check(
-        engine_of(scripted(answer(body=refused)).url), [Question(ask="?", refuses=True)]
-    ).ok
-    named = {**MESSAGE, "sources": [{"name": "Hours, fees.md"}], "found": True}
-    question = Question(ask="?", sources="Hours, fees.md")
-    assert check(engine_of(scripted(answer(body=named)).url), [question]).ok

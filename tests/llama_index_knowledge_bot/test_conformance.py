@@ -10,17 +10,13 @@ from typing import Any
 
 import pytest
 from llama_index.core.async_utils import asyncio_run
-from llama_index.core.base.base_query_engine import BaseQueryEngine
-from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.base_selector import BaseSelector, SelectorResult, SingleSelection
-from llama_index.core.chat_engine.types import BaseChatEngine
 from llama_index.core.llms import ChatMessage, ChatResponse, LLMMetadata, MessageRole
 from llama_index.core.llms.llm import LLM
 from llama_index.core.llms.mock import MockLLM
 from llama_index.core.postprocessor import SimilarityPostprocessor
-from llama_index.core.prompts import PromptTemplate
 from llama_index.core.query_engine import RetrieverQueryEngine, RouterQueryEngine
-from llama_index.core.schema import IndexNode, NodeWithScore, QueryBundle, TextNode
+from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from llama_index.core.tools import QueryEngineTool
 
 from calls import KEY
@@ -39,12 +35,6 @@ pytestmark = pytest.mark.timeout(60)
 QUESTION, ANSWER = "When do you open?", "At nine."
 AT_ONCE = 20
 
-BASES = {
-    KnowledgeBotLLM: LLM,
-    KnowledgeBotRetriever: BaseRetriever,
-    KnowledgeBotQueryEngine: BaseQueryEngine,
-    KnowledgeBotChatEngine: BaseChatEngine,
-}
 CALLBACKS = {
     KnowledgeBotLLM: ["LLM start", "LLM end"],
     KnowledgeBotRetriever: ["RETRIEVE start", "RETRIEVE end"],
@@ -171,11 +161,6 @@ async def acall(component, way):
 # All classes --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("cls", BASES)
-def test_it_is_the_framework_s_class(start, cls):
-    assert isinstance(make(cls, start()), BASES[cls])
-
-
 @each_way
 def test_one_question_is_one_call_with_its_events_callbacks_and_spans(start, way):
     heard, service = Recording(), start()
@@ -283,13 +268,6 @@ def test_an_llm_describes_itself_without_the_key(start):
     assert KEY not in str(llm.to_payload())
 
 
-def test_an_llm_predicts_a_prompt(start):
-    service = start()
-    llm = make(KnowledgeBotLLM, service)
-    assert llm.predict(PromptTemplate("When {what}?"), what="x") == ANSWER
-    assert service.calls == 1
-
-
 def test_an_llm_is_serialised_and_read_back_without_the_key(start):
     service = start()
     llm = make(KnowledgeBotLLM, service)
@@ -382,12 +360,6 @@ async def test_a_router_chooses_a_query_engine(start, awaited):
     response = await router.aquery("When?") if awaited else router.query("When?")
     assert str(response) == ANSWER
     assert service.calls == 1
-
-
-def test_an_index_node_leads_to_a_query_engine(start):
-    engine = make(KnowledgeBotQueryEngine, start())
-    node = IndexNode(index_id="x", text="Opening hours", obj=engine)
-    assert str(node.obj.query("When?")) == ANSWER
 
 
 # The chat engine ----------------------------------------------------------------------------------

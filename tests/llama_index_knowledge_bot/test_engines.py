@@ -69,14 +69,6 @@ def test_each_named_source_is_a_node_with_the_words_of_the_answer(scripted, meth
 
 
 @pytest.mark.parametrize("method", ["query", "aquery", *TURNS])
-def test_names_that_a_service_gives_as_data_are_those_of_the_nodes(scripted, method):
-    text = "At nine.\n\nSources: Hours, old.md"
-    server = scripted(answering(text, sources=[{"id": "src_1", "name": "Hours, old.md"}]))
-    (node,) = asked(server, method).source_nodes
-    assert node.metadata["source"] == "Hours, old.md"
-
-
-@pytest.mark.parametrize("method", ["query", "aquery", *TURNS])
 def test_an_answer_without_named_sources_is_one_node_and_a_refusal_is_none(scripted, method):
     (node,) = asked(scripted(answering("At nine.")), method).source_nodes
     assert (node.text, "source" in node.metadata) == ("At nine.", False)
@@ -113,15 +105,6 @@ def test_a_judge_that_says_no_is_heard(scripted):
     server = scripted(answering("At ten.\n\nSources: hours.md"))
     response = query_engine(server).query(QUESTION)
     assert not FaithfulnessEvaluator(llm=Judge()).evaluate_response(response=response).passing
-
-
-def test_each_query_is_sent_as_it_is_in_a_conversation_of_its_own(start):
-    service = start()
-    engine = query_engine(service)
-    engine.query(QUESTION)
-    asyncio.run(engine.aquery(QUESTION))
-    asked = {"value": {"bot_id": "bot_1", "content": QUESTION}}
-    assert [request.json() for request in service.requests] == [asked, asked]
 
 
 @pytest.mark.parametrize("method", ["query", "aquery"])

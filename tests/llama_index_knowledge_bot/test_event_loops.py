@@ -11,9 +11,6 @@ from llama_index.core.retrievers import QueryFusionRetriever
 from calls import KEY
 from knowledge_bot import Client
 from llama_index_knowledge_bot import (
-    KnowledgeBotChatEngine,
-    KnowledgeBotLLM,
-    KnowledgeBotQueryEngine,
     KnowledgeBotRetriever,
 )
 from waiting import on_linux, open_files, until
@@ -32,36 +29,6 @@ def _loops_closed_by_the_framework():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()
-
-
-def blocking_calls(client):
-    llm = KnowledgeBotLLM("bot_1", client=client)
-    chat = KnowledgeBotChatEngine("bot_1", client=client)
-    return {
-        "llm": lambda: llm.complete(QUESTION).text,
-        "retriever": lambda: (
-            KnowledgeBotRetriever("bot_1", client=client).retrieve(QUESTION)[0].text
-        ),
-        "query engine": lambda: str(
-            KnowledgeBotQueryEngine("bot_1", client=client).query(QUESTION)
-        ),
-        "chat engine": lambda: chat.chat(QUESTION).response,
-    }
-
-
-def test_blocking_calls_inside_many_running_loops_leave_no_files_open(start):
-    service = start()
-    calls = blocking_calls(Client(KEY, service.url))
-
-    async def each_once():
-        return [call() for call in calls.values()]
-
-    asyncio.run(each_once())
-    before = open_files()
-    for _ in range(LOOPS):
-        assert asyncio.run(each_once()) == ["At nine."] * len(calls)
-    assert until(lambda: open_files() <= before + MORE_OPEN_FILES)
-    assert service.calls == (LOOPS + 1) * len(calls)
 
 
 @pytest.mark.usefixtures("_loops_closed_by_the_framework")

@@ -6,12 +6,11 @@ import pytest
 from llama_index.core import PromptTemplate
 
 from calls import KEY
-from knowledge_bot import Client, PaymentRequiredError
+from knowledge_bot import Client
 from llama_index_knowledge_bot import (
     KnowledgeBotChatEngine,
     KnowledgeBotLLM,
     KnowledgeBotQueryEngine,
-    KnowledgeBotRetriever,
 )
 
 # The versions that `test_versions.py` installs hold one that has them.
@@ -42,19 +41,6 @@ def test_a_prompt_goes_to_a_bot(run, start, is_chat_model):
     assert service.requests[0].json()["value"]["content"] == "When does it open?"
 
 
-def test_a_query_engine_is_asked(run, start):
-    service = start()
-    engine = KnowledgeBotQueryEngine("bot_1", client=Client(KEY, service.url))
-    assert run([engine], QUESTION).metadata["conversation_id"] == "conv_1"
-    assert service.calls == 1
-
-
-def test_a_retriever_gives_its_nodes(run, start):
-    service = start(together=2)
-    retriever = KnowledgeBotRetriever(bot_ids=["bot_1", "bot_2"], client=Client(KEY, service.url))
-    assert [node.metadata["bot_id"] for node in run([retriever], QUESTION)] == ["bot_1", "bot_2"]
-
-
 def test_a_chat_engine_goes_in_as_a_function(run, start):
     service = start()
     chat = KnowledgeBotChatEngine("bot_1", client=Client(KEY, service.url))
@@ -72,9 +58,3 @@ def test_bots_are_asked_one_after_another(run, start):
     )
     assert str(run([PromptTemplate("{what}"), first, second], what="x")) == "At nine."
     assert [request.json()["value"]["bot_id"] for request in service.requests] == ["bot_1", "bot_2"]
-
-
-def test_a_refusal_arrives_as_it_is(run, start):
-    engine = KnowledgeBotQueryEngine("bot_1", client=Client(KEY, start(refusing=True).url))
-    with pytest.raises(PaymentRequiredError):
-        run([engine], QUESTION)

@@ -1,15 +1,12 @@
 """A planted key, looked for in all that the framework writes or reports."""
 
 import json
-from pathlib import Path
 
 import pytest
-from llama_index.core.ingestion import IngestionPipeline
 from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.schema import Document
-from llama_index.core.storage.docstore import SimpleDocumentStore
 
-from calls import MESSAGE, SOURCE
+from calls import MESSAGE
 from knowledge_bot import Client, KnowledgeBotError
 from llama_index_knowledge_bot import (
     CollectionSink,
@@ -75,18 +72,3 @@ def test_the_key_is_in_nothing_that_is_reported(scripted, tmp_path, caplog, repl
     assert {request.headers["x-api-key"] for request in server.requests} == {PLANTED}
     assert len(server.requests) == 7
     assert PLANTED not in json.dumps(text)
-
-
-def test_the_key_is_in_no_file_of_a_persisted_pipeline(scripted, tmp_path):
-    server = scripted(answer(body=SOURCE))
-    with Client(PLANTED, server.url) as client:
-        pipeline = IngestionPipeline(
-            transformations=[CollectionSink("col_1", ledger=tmp_path / "ledger.db", client=client)],
-            docstore=SimpleDocumentStore(),
-        )
-        pipeline.run(documents=[Document(text="x", id_="x")])
-        pipeline.persist(str(tmp_path / "pipeline"))
-    written = [path for path in Path(tmp_path).rglob("*") if path.is_file()]
-    assert len(written) >= 3
-    assert [path.name for path in written if PLANTED.encode() in path.read_bytes()] == []
-    assert PLANTED not in repr(pipeline) + pipeline.model_dump_json(exclude={"docstore", "cache"})

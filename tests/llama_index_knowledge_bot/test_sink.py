@@ -95,18 +95,6 @@ def names(server):
     return sorted(one["name"] for one in sent(server))
 
 
-def test_each_document_is_a_source_and_a_rerun_adds_nothing(run, scripted, ledger):
-    server = scripted(CREATED)
-    sink = sink_of(server, ledger)
-    for _ in range(2):
-        assert len(run([sink], documents())) == len(NAMES)
-        assert names(server) == NAMES
-    one = {"name": "page 0", "collections": ["col_1"], "content": "Text of page 0."}
-    assert one in sent(server)
-    run([sink], documents([*NAMES, "page 6"]))
-    assert names(server) == [*NAMES, "page 6"]
-
-
 @pytest.mark.parametrize("disable_cache", [False, True], ids=["cache", "no cache"])
 @pytest.mark.parametrize("position", ["before", "after"])
 def test_a_step_that_fails_loses_no_document_and_doubles_none(
@@ -122,27 +110,6 @@ def test_a_step_that_fails_loses_no_document_and_doubles_none(
         run(pipeline, documents())
     run(pipeline, documents())
     assert names(server) == NAMES
-
-
-@pytest.mark.parametrize(
-    "failure",
-    [REFUSED, answer(402), answer(401)],
-    ids=["400", "402", "401"],
-)
-@pytest.mark.parametrize("position", [0, 3, 5])
-def test_a_service_that_fails_loses_no_document_and_doubles_none(
-    run, scripted, ledger, failure, position
-):
-    replies = [CREATED] * position + [failure, CREATED]
-    server = scripted(*replies)
-    pipeline = IngestionPipeline(transformations=[sink_of(server, ledger, concurrency=1)])
-    with pytest.raises(IncompleteIngestionError) as caught:
-        run(pipeline, documents())
-    assert not caught.value.report.ok
-    run(pipeline, documents())
-    created = Counter(one["name"] for one in sent(server))
-    created[sent(server)[position]["name"]] -= 1  # that request was refused
-    assert created == Counter(NAMES)
 
 
 @pytest.mark.integration
