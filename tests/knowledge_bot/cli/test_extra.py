@@ -35,7 +35,7 @@ def without(program, tmp_path):
     return run
 
 
-@pytest.mark.parametrize("arguments", [(), ("--help",), ("--version",), ("bots",)])
+@pytest.mark.parametrize("arguments", [(), ("bots",)])
 @pytest.mark.parametrize(
     ("blocked", "named"),
     [(["click"], "click"), (["rich"], "rich"), (["click", "rich"], "click and rich")],

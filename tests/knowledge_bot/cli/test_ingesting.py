@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -40,79 +39,11 @@ def test_a_program_gets_the_progress(program, answering, tmp_path):
     assert seen[1]["current"].startswith("https://h.example/")
 
 
-@pytest.fixture
-def vanished(run, of_the_service, handbook):
-    """More is gone than may be, at once."""
-    for number in range(8):
-        (handbook / f"{number}.txt").write_text(f"Number {number}.")
-    assert run("ingest", "folder", handbook).exit_code == 0
-    for path in [*handbook.glob("*.txt")]:
-        path.unlink()
-
-
-def test_when_too_much_vanished_none_is_gone_until_that_is_allowed(run, vanished, handbook):
-    done = run("ingest", "folder", handbook)
-    assert (done.exit_code, "gone withheld\t9\n" in done.stdout) == (0, True)
-    assert "not recorded as gone: 9, which is more than the share of 0.5" in done.stderr
-    assert "--gone-limit 1," in done.stderr
-    assert run("ledger", "gone").stdout == ""
-    assert "\ngone\t9\n" in run("ingest", "folder", handbook, "--gone-limit", "1").stdout
-    assert len(run("ledger", "gone").stdout.splitlines()) == 9
-
-
-def test_what_a_person_approves_is_removed_and_nothing_else(run, vanished, handbook, tmp_path):
-    assert "removed" not in run("ingest", "folder", handbook, "--prune").stdout
-    plan = tmp_path / "plan.json"
-    listed = run("ledger", "prune", "--plan", plan)
-    assert len(listed.stdout.splitlines()) == 9
-    (handbook / "0.txt").write_text("Number 0.")
-    assert run("ingest", "folder", handbook).exit_code == 0
-    done = run("ledger", "prune", "--apply", plan)
-    assert done.exit_code == 3
-    assert done.stdout == "removed\t8\nunremoved\t1\n"
-    assert "Nothing to send" not in done.stderr
-    assert run("ledger", "prune").stdout == ""
-    assert run("ledger", "prune", "--plan", tmp_path / "empty.json").exit_code == 0
-    none = run("ledger", "prune", "--apply", plan, "--ledger", tmp_path / "none.db")
-    assert (none.exit_code, (tmp_path / "none.db").exists()) == (1, False)
-    plan.write_text(plan.read_text().replace("src_", "src_9"))
-    assert run("ledger", "prune", "--apply", plan).exit_code == 1
-
-
 def test_no_more_items_a_second_are_sent_than_the_rate_allows(run, answering, tmp_path):
     server = answering(answer(body=SOURCE))
     begun = time.monotonic()
     assert run("ingest", "urls", many(tmp_path, 6), "--rate", "5", *IN_ONE).exit_code == 0
     assert (len(server.requests), time.monotonic() - begun >= 1) == (6, True)
-
-
-def test_many_refusals_that_are_alike_end_it(run, answering, tmp_path):
-    server = answering(answer(400, {"message": "no such collection"}))
-    done = run("ingest", "urls", many(tmp_path), *IN_ONE)
-    assert (done.exit_code, len(server.requests) < 100) == (3, True)
-    assert "Stopped before the end: " in done.stderr
-    assert "50 items in a row" in done.stderr
-    assert len(run("ledger", "refused").stdout.splitlines()) == len(server.requests)
-
-
-@pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
-def test_the_summary_goes_into_jq(program, of_the_service, handbook):
-    done = subprocess.run(
-        f"{program} ingest folder {handbook} --json | jq -s '.[-1].created'",
-        shell=True,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout == "3\n"
-
-
-def test_no_more_than_20_failures_are_listed_for_a_person(run, answering):
-    answering(answer(400))
-    urls = "\n".join(f"https://h.example/{number}" for number in range(30))
-    done = run("ingest", "urls", "-", *IN_ONE, stdin=urls)
-    assert done.stderr.count("  https://h.example/") == 20
-    assert "… and 10 more" in done.stderr
 
 
 def slow(connection):
@@ -194,23 +125,6 @@ def test_a_reader_that_goes_away_ends_it_and_leaves_nothing_unknown(
     assert len(server.requests) < 400
     assert "Traceback" not in said
     assert run("ledger", "unknown").stdout == ""
-
-
-@pytest.mark.timeout(60)
-def test_a_ledger_that_is_removed_under_it_ends_it(program, answering, tmp_path):
-    server = answering(slow)
-    ledger = tmp_path / "ledger.db"
-    command = [program, "ingest", "urls", many(tmp_path), "--ledger", ledger, *IN_ONE]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(os.environ)
-    ) as process:
-        while len(server.requests) < 16:
-            time.sleep(0.01)
-        ledger.unlink()
-        _, said = process.communicate(timeout=40)
-    assert process.returncode in (3, 8)  # 8: what was under way could not be recorded
-    assert "Error: Stopped before the end: " in said
-    assert len(server.requests) < 400
 
 
 @pytest.mark.timeout(60)

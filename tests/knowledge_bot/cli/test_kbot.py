@@ -5,11 +5,6 @@ import sys
 
 import pytest
 
-from pseudo_terminal import terminal
-from scripted_server import silence
-
-ADD = ("add", "text", "--name", "N", "--content", "C", "--collection", "col_1")
-
 
 def test_the_help_shows_the_commands_the_environment_and_the_exit_codes(run):
     done = run("--help")
@@ -46,33 +41,29 @@ def test_the_help_of_every_command_shows_an_example(run, names):
     assert "\x08" not in done.stdout
 
 
-def test_the_help_loads_nothing_that_it_does_not_show():
+@pytest.mark.parametrize(
+    ("arguments", "loaded", "not_loaded"),
+    [
+        (["--help"], set(), {"httpx", "pydantic", "rich", "psycopg", "aiohttp", "asyncio", "ssl"}),
+        (
+            ["ask", "--help"],
+            {"knowledge_bot.cli.asking"},
+            {"knowledge_bot.cli.adding", "knowledge_bot_service", "fastapi"},
+        ),
+    ],
+)
+def test_the_help_loads_nothing_that_it_does_not_show(arguments, loaded, not_loaded):
     code = (
         "import sys\n"
         "from knowledge_bot.cli import main\n"
-        "try: main(['--help'])\n"
+        f"try: main({arguments})\n"
         "except SystemExit: pass\n"
         "print(*sys.modules, file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    loaded = set(done.stderr.split())
-    assert "Exit codes" in done.stdout
-    heavy = {"httpx", "pydantic", "rich", "psycopg", "aiohttp", "asyncio", "fastapi", "ssl"}
-    assert not loaded & heavy
-
-
-def test_a_command_loads_no_other_family():
-    code = (
-        "import sys\n"
-        "from knowledge_bot.cli import main\n"
-        "try: main(['ask', '--help'])\n"
-        "except SystemExit: pass\n"
-        "print(*sys.modules, file=sys.stderr)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    loaded = set(done.stderr.split())
-    assert "knowledge_bot.cli.asking" in loaded
-    assert not loaded & {"knowledge_bot.cli.adding", "knowledge_bot_service"}
+    modules = set(done.stderr.split())
+    assert loaded <= modules
+    assert not modules & not_loaded
 
 
 def test_a_command_of_another_package_says_what_it_misses(kbot, tmp_path):
@@ -88,28 +79,6 @@ def test_a_command_of_another_package_says_what_it_misses(kbot, tmp_path):
     done = kbot("shine", PYTHONPATH=str(tmp_path))
     assert done.returncode == 1
     assert "Error: `kbot shine` needs absent_module, which is not installed" in done.stderr
-
-
-def test_ctrl_c_while_a_source_is_created_says_that_it_may_exist(program, answering):
-    server = answering(silence)
-    with terminal([program, *ADD], {}) as screen:
-        while not server.requests:
-            screen.read(0.05)
-        screen.type("\x03")
-        assert screen.end() == 8
-    assert "Interrupted. POST /sources/write was under way" in screen.shown
-    assert "may have acted" in screen.shown
-    assert "Traceback" not in screen.shown
-
-
-def test_ctrl_c_while_reading_is_an_interruption_and_nothing_worse(program, answering):
-    server = answering(silence)
-    with terminal([program, "bots"], {}) as screen:
-        while not server.requests:
-            screen.read(0.05)
-        screen.type("\x03")
-        assert screen.end() == 130
-    assert "Traceback" not in screen.shown
 
 
 def test_an_unencrypted_service_elsewhere_is_warned_of_in_a_sentence(kbot):

@@ -1,10 +1,7 @@
 """`kbot ledger`."""
 
-import json
 import os
 import subprocess
-import threading
-import time
 
 import pytest
 
@@ -24,9 +21,6 @@ def reply_to(request):
     if sent["name"].startswith("bad"):
         return answer(400, {"message": "no such language"})
     return answer(body={**SOURCE, "id": f"src_{sent.get('content', '').removesuffix('.')}"})
-
-
-READING = ["status", "unknown", "refused", "gone", "superseded", "export"]
 
 
 @pytest.fixture
@@ -60,27 +54,11 @@ def send(service, tmp_path, monkeypatch):
     return send
 
 
-def test_an_item_in_two_collections_is_named_by_its_id(run, send):
-    send("col_1", lost="1.")
-    send("col_2", lost="1.")
-    done = run("ledger", "resolve", "lost", "--not-created")
-    assert done.exit_code == 1
-    entries = json.loads(run("ledger", "unknown", "--json").stdout)
-    assert all(entry["id"] in done.stderr for entry in entries)
-    assert run("ledger", "resolve", entries[0]["id"], "--not-created").exit_code == 0
-
-
 def test_the_password_of_a_ledger_is_not_shown(run):
     done = run("ledger", "status", "--ledger", "postgresql://me:hidden-word@127.0.0.1:9/none")
     assert done.exit_code == 1
     assert "127.0.0.1" in done.stderr
     assert "hidden-word" not in done.output
-
-
-def test_an_address_that_cannot_be_used_is_not_shown_by_repr():
-    shown = repr(Ledger("mysql://me:hidden-word@127.0.0.1:9/none"))
-    assert shown.startswith("Ledger(")
-    assert "hidden-word" not in shown
 
 
 @pytest.mark.timeout(120)
@@ -163,38 +141,3 @@ def test_on_a_terminal_it_asks_before_it_forgets_a_collection(program, run, send
         screen.type("y\n")
         assert screen.end() == 0
     assert run("ledger", "status").stdout == ""
-
-
-@pytest.mark.parametrize("command", READING)
-def test_reading_writes_nothing(run, send, tmp_path, command):
-    send(one="1.", bad="2.", lost="3.")
-    ledger, log = tmp_path / "ledger.db", tmp_path / "ledger.db-wal"
-    before = ledger.read_bytes()
-    assert run("ledger", command).exit_code == 0
-    assert ledger.read_bytes() == before
-    assert not log.exists() or log.read_bytes() == b""
-
-
-@pytest.mark.timeout(60)
-def test_what_a_run_is_sending_is_neither_settled_nor_forgotten_under_it(
-    program, run, answering, tmp_path
-):
-    held = threading.Event()
-
-    def waiting(connection):
-        held.wait(30)
-        answer(body=SOURCE)(connection)
-
-    server = answering(waiting)
-    (tmp_path / "urls.txt").write_text("https://h.example/a\n")
-    command = [program, "ingest", "urls", tmp_path / "urls.txt", "--collection", "col_1"]
-    with subprocess.Popen(command, env=dict(os.environ)) as process:
-        while not sent_to(server):
-            time.sleep(0.01)
-        settling = run("ledger", "resolve", "https://h.example/a", "--not-created")
-        forgetting = run("ledger", "forget", "https://h.example/a")
-        held.set()
-        assert process.wait(30) == 0
-    assert settling.exit_code == forgetting.exit_code == 1
-    assert "claimed, not unknown" in settling.stderr
-    assert "being sent right now" in forgetting.stderr

@@ -3,7 +3,6 @@
 import pytest
 
 from page_server import answer, serving
-from trap_site import serving_traps
 
 pytestmark = pytest.mark.integration
 
@@ -46,22 +45,6 @@ def test_a_second_run_sends_what_changed_alone(run, of_the_service, site):
     again = ingest(run, site)
     assert "replaced\t1" in again.stdout
     assert "unchanged\t2" in again.stdout
-
-
-def test_an_option_that_cannot_be_used_sends_nothing(run, of_the_service, site):
-    done = ingest(run, site, "--pages", "0")
-    assert done.exit_code == 2
-    assert "pages" in done.stderr
-    assert site.requests == []
-
-
-def test_the_second_night_asks_whether_pages_changed_and_reads_none(run, of_the_service):
-    with serving_traps(filling=lambda site: site.page("/", "/a") and site.page("/a")) as site:
-        command = ("ingest", "site", f"{site.root}/", "--requests", "1000", "--no-sitemaps")
-        assert "created\t2" in run(*command).stdout
-        site.requests.clear()
-        assert "unchanged\t2" in run(*command).stdout
-        assert [each.status for each in site.requests] == [200, 304, 304]  # the first: robots.txt
 
 
 @pytest.mark.parametrize("kind", ["sitemap", "feed", "urls"])
