@@ -14,6 +14,7 @@ from calls import KEY
 from knowledge_bot import Client
 from knowledge_bot_service import LocalService
 from scripted_server import answer, close, silence
+from waiting import until, until_awaited
 
 
 @pytest.fixture
@@ -48,11 +49,9 @@ async def test_no_interval_makes_it_spin(connect, scripted):
     server = scripted(answer(503))
     connect(server.url, max_retries=0)
     running = asyncio.create_task(events(trigger(poke_interval=0.0)))
-    while not server.requests:
-        await asyncio.sleep(0.01)
-    await asyncio.sleep(1.3)
+    assert await until_awaited(lambda: server.requests)
+    assert not await until_awaited(lambda: len(server.requests) > 4, 1.3)
     running.cancel()
-    assert 1 <= len(server.requests) <= 4
 
 
 @pytest.mark.parametrize("status", [302, 401, 403, 404])
@@ -95,9 +94,10 @@ async def test_a_trigger_that_wakes_after_its_deadline_asks_once(connect, script
 
 
 async def test_cancelling_it_closes_its_connections(connect, scripted):
-    connect(scripted(silence).url)
+    server = scripted(silence)
+    connect(server.url)
     running = asyncio.create_task(events(trigger()))
-    await asyncio.sleep(0.5)
+    assert await until_awaited(lambda: server.requests)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
@@ -178,8 +178,11 @@ async def sent(client, name, *, replaces=None, into="col_house"):
         source = await asyncio.to_thread(client.create_text_source, **what)
     else:
         source = await asyncio.to_thread(client.replace_source, replaces, **what)
-    while (await asyncio.to_thread(client.get_source, source.id)).ready_revision != source.revision:
-        await asyncio.sleep(0.05)
+
+    def is_ready():
+        return client.get_source(source.id).ready_revision == source.revision
+
+    assert await asyncio.to_thread(until, is_ready)
     return source.id
 
 

@@ -10,6 +10,7 @@ from calls import KEY, MESSAGE
 from knowledge_bot import AsyncClient, BadRequestError, Client
 from knowledge_bot._retrieval import aask_bots, ask_bots
 from scripted_server import answer, silence, then
+from waiting import until_awaited
 
 BOTS = ["bot_1", "bot_2", "bot_3"]
 
@@ -99,8 +100,7 @@ async def test_cancelling_the_question_leaves_nobody_asking(scripted):
     server = scripted(silence, silence, silence, says("again"))
     async with AsyncClient(KEY, server.url) as client:
         asking = asyncio.create_task(aask_bots(client, BOTS, "When do you open?"))
-        while len(server.requests) < len(BOTS):
-            await asyncio.sleep(0.01)
+        assert await until_awaited(lambda: len(server.requests) >= len(BOTS))
         asking.cancel()
         with pytest.raises(asyncio.CancelledError):
             await asking

@@ -11,7 +11,7 @@ import pytest
 from calls import KEY, SOURCE, create
 from knowledge_bot import AsyncClient, ConfigurationError, Delivery, RequestTimeoutError
 from scripted_server import answer, drip, raw, silence, then
-from waiting import on_linux, open_files, until
+from waiting import on_linux, open_files, until, until_awaited
 
 done = answer(body=SOURCE)
 
@@ -89,8 +89,7 @@ async def test_a_cancelled_call_says_that_the_service_may_have_acted(scripted):
     server = scripted(silence, answer(body=SOURCE))
     async with AsyncClient(KEY, server.url) as client:
         task = asyncio.create_task(create(client))
-        while not server.requests:
-            await asyncio.sleep(0.01)
+        assert await until_awaited(lambda: server.requests)
         task.cancel()
         with pytest.raises(asyncio.CancelledError) as caught:
             await task
@@ -107,8 +106,7 @@ async def test_cancelled_calls_give_their_connections_back(scripted):
             asyncio.create_task(client.send_message(bot_id="bot_1", content="wait"))
             for _ in range(130)
         ]
-        while len(server.requests) < 100:
-            await asyncio.sleep(0.01)
+        assert await until_awaited(lambda: len(server.requests) >= 100)
         for task in waiting:
             task.cancel()
         ended = await asyncio.gather(*waiting, return_exceptions=True)
@@ -120,8 +118,7 @@ async def test_a_call_that_is_cancelled_between_two_attempts_was_not_under_way(s
     server = scripted(answer(429, headers={"Retry-After": "60"}))
     async with AsyncClient(KEY, server.url) as client:
         task = asyncio.create_task(create(client))
-        while not server.requests:
-            await asyncio.sleep(0.01)
+        assert await until_awaited(lambda: server.requests)
         await asyncio.sleep(0.2)
         task.cancel()
         with pytest.raises(asyncio.CancelledError) as caught:

@@ -11,6 +11,7 @@ from calls import KEY, SOURCE, ask, create, upload
 from http_libraries import CLIENTS
 from knowledge_bot import AsyncClient, Client, ConfigurationError, KnowledgeBotError
 from scripted_server import answer, close, reset, silence
+from waiting import until_awaited
 
 REPLIES = {
     "closed": close,
@@ -86,8 +87,7 @@ async def test_nor_in_what_a_cancelled_call_leaves_behind(scripted):
     server = scripted(silence)
     async with AsyncClient(KEY, server.url) as client:
         asking = asyncio.create_task(ask(client))
-        while not server.requests:
-            await asyncio.sleep(0.01)
+        assert await until_awaited(lambda: server.requests)
         asking.cancel()
         with pytest.raises(asyncio.CancelledError) as caught:
             await asking

@@ -11,6 +11,7 @@ from gateways import KEY
 from knowledge_bot.conversations import Heads
 from knowledge_bot.transcripts import read
 from scripted_server import answer, close, silence
+from waiting import until_awaited
 
 BOT = "bot_guide"
 
@@ -346,8 +347,7 @@ def test_too_many_at_once_should_come_again_and_are_not_sent(start, bots):
     async def ask_two():
         async with httpx.AsyncClient(headers=headers, timeout=30) as http:
             first = asyncio.create_task(http.post(f"{address}/v1/chat/completions", json=body))
-            while not bots.contents:
-                await asyncio.sleep(0.01)
+            assert await until_awaited(lambda: bots.contents)
             other = {**body, "messages": [{"role": "user", "content": "Who closes?"}]}
             second = await http.post(f"{address}/v1/chat/completions", json=other)
             first.cancel()

@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from mcp.client.streamable_http import streamable_http_client
 from answering_bot import Bots
 from calls import KEY as SERVICE_KEY
 from knowledge_bot.cli import main
+from waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -50,10 +50,7 @@ def running(folder, *arguments, **environment):
         ) as process,
     ):
         try:
-            deadline = time.monotonic() + 30
-            while "Stop with" not in log.read_text() and time.monotonic() < deadline:
-                assert process.poll() is None, log.read_text()
-                time.sleep(0.05)
+            assert until(lambda: "Stop with" in log.read_text()), log.read_text()
             yield log.read_text()
             # Being stopped is not a failure.
             process.terminate()

@@ -21,6 +21,7 @@ from knowledge_bot import Client as ServiceClient
 from knowledge_bot.ingest import Ledger, Text, ingest
 from knowledge_bot_service import LocalService
 from scripted_server import answer, close, silence
+from waiting import until_awaited
 
 KBOT = Path(sys.executable).with_name("kbot")
 QUESTION = "When do you open?"
@@ -306,7 +307,7 @@ async def test_an_answer_whose_stream_broke_is_fetched_again(bots):
             await http.post(url, json=initialized)
             async with http.stream("POST", url, json=call(2, "tools/call", asked)) as stream:
                 first = await _first_id(stream.aiter_lines())
-            await until(lambda: bots.asked_of("bot_host"))
+            assert await until_awaited(lambda: bots.asked_of("bot_host"))
             async with http.stream("GET", url, headers={"Last-Event-ID": first}) as again:
                 async for line in again.aiter_lines():
                     if "At ten." in line:
@@ -432,20 +433,12 @@ async def test_a_cancelled_question_says_that_it_may_have_been_asked(mcp_of, bot
     async with connect(mode="legacy") as client:
         with anyio.move_on_after(1):
             await client.call_tool("ask_bot", {"bot": "bot_guide", "question": QUESTION})
-        await until(lambda: "Cancelled" in caplog.text)
+        assert await until_awaited(lambda: "Cancelled" in caplog.text)
         assert "may have" in caplog.text
         # Others are answered as before.
         answered = await client.call_tool("ask_bot", {"bot": "bot_host", "question": QUESTION})
         assert answered.structured_content["answer"] == "At ten."
     assert bots.asked_of("bot_guide")[QUESTION] == 1
-
-
-async def until(condition, seconds=10):
-    for _ in range(seconds * 50):
-        if condition():
-            return
-        await asyncio.sleep(0.02)
-    raise AssertionError("it did not happen")
 
 
 async def test_several_clients_each_with_a_key_of_its_own(mcp_of, bots):

@@ -9,6 +9,7 @@ import pytest
 
 from gateways import KEY
 from scripted_server import answer, close
+from waiting import until_awaited
 
 PATHS = {
     "/v1/chat/completions": {"messages": [{"role": "user", "content": "Who opens?"}]},
@@ -127,8 +128,7 @@ def test_questions_that_differ_or_come_with_another_key_are_questions(start, bot
                 for key in ("one", "two")
                 for one in (body, body, {**body, "user": "ada"})
             ]
-            while len(bots.contents) < 4:
-                await asyncio.sleep(0.01)
+            assert await until_awaited(lambda: len(bots.contents) >= 4)
             held.set()
             return await asyncio.gather(*tasks)
 
@@ -159,8 +159,7 @@ def test_as_many_as_may_be_are_at_the_service_at_once(start, bots, held):
                 )
                 for n in range(256)
             ]
-            while len(bots.contents) < 256:
-                await asyncio.sleep(0.02)
+            assert await until_awaited(lambda: len(bots.contents) >= 256)
             held.set()
             return await asyncio.gather(*tasks)
 

@@ -5,7 +5,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import yaml
 from docs.pages import DOCS, ROOT, blocks
 from knowledge_bot import Client
 from knowledge_bot_service import LocalService
+from waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -60,9 +60,7 @@ def listening(service, log, *arguments):
         subprocess.Popen([KBOT, *arguments], env=environment, stdout=printed) as process,
     ):
         try:
-            deadline = time.monotonic() + 30
-            while "MCP:" not in log.read_text() and time.monotonic() < deadline:
-                time.sleep(0.05)
+            assert until(lambda: "MCP:" in log.read_text())
             yield re.search(r"http://[\d.:]+", log.read_text())[0]
         finally:
             process.terminate()

@@ -9,6 +9,7 @@ import pytest
 
 from knowledge_bot import ConfigurationError
 from llama_index_knowledge_bot.turns import Turns
+from waiting import until_awaited
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -83,9 +84,9 @@ async def test_one_that_gives_up_waiting_lets_nobody_in_early():
     first, second, third = (
         asyncio.create_task(take(name)) for name in ("first", "second", "third")
     )
-    await asyncio.sleep(0.01)
+    assert await until_awaited(lambda: watch.order)
     second.cancel()
-    await asyncio.sleep(0.01)
+    assert await until_awaited(second.done)
     assert watch.order == ["first"]
     first_may_end.set()
     await asyncio.gather(first, third)

@@ -9,7 +9,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from knowledge_bot import Client
+from waiting import until
 
 COLLECTION, IN_FLIGHT, WORKERS = "col_1", 8, 2
 
@@ -159,8 +159,7 @@ def celery(sink: str, ledger: str, folder: Path, count: int) -> None:
                 parts = [rows[start : start + 500] for start in range(0, count, 500)]
                 for number, part in enumerate(parts):
                     write.delay(number, part)
-                while len(list(ended.iterdir())) < len(parts):
-                    time.sleep(0.2)
+                assert until(lambda: len(list(ended.iterdir())) >= len(parts), 300)
             finally:
                 worker.terminate()
     told = [file.read_text() for file in ended.iterdir()]

@@ -20,6 +20,7 @@ from calls import KEY, ask, create, read, upload, upload_much
 from faults import FAULTS, Fault, Outcome, Place
 from knowledge_bot import AsyncClient, Client, KnowledgeBotError
 from knowledge_bot._retries import no_waiting
+from waiting import until_awaited
 
 CLIENTS: dict[str, tuple[Callable[..., Any], Callable[..., Any] | None]] = {
     "Client": (Client, None),
@@ -75,9 +76,7 @@ async def _outcomes(
 
 async def _read_by(place: Place, count: int) -> None:
     """Let a server that is slow to read catch up with a client that has given up."""
-    given_up = time.monotonic() + 10
-    while place.arrived() < count and time.monotonic() < given_up:
-        await asyncio.sleep(0.01)
+    await until_awaited(lambda: place.arrived() >= count, 10)
 
 
 @contextlib.asynccontextmanager
@@ -111,8 +110,7 @@ async def _occupied(client: Any, place: Place) -> AsyncIterator[None]:
             for _ in range(POOL):
                 calls.create_task(wait(threads))
             try:
-                while place.arrived() < POOL:
-                    await asyncio.sleep(0.01)
+                assert await until_awaited(lambda: place.arrived() >= POOL)
                 yield
             finally:
                 place.stop()

@@ -7,12 +7,13 @@ import signal
 import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from waiting import until
 
 
 def binary(name: str) -> Path:
@@ -113,8 +114,10 @@ def postgresql() -> Iterator[PostgreSQL]:
 
 def _wait(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
     ready = [binary("pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(port)]
-    deadline = time.monotonic() + 60
-    while subprocess.run(ready, check=False, timeout=20).returncode:
-        if process.poll() is not None or time.monotonic() > deadline:
+
+    def is_ready() -> bool:
+        if process.poll() is not None:
             raise RuntimeError(f"PostgreSQL did not start: {log.read_text()}")
-        time.sleep(0.1)
+        return not subprocess.run(ready, check=False, timeout=20).returncode
+
+    assert until(is_ready, 60), log.read_text()

@@ -2,10 +2,11 @@
 
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from waiting import listens, until
 
 
 @contextmanager
@@ -23,10 +24,7 @@ def redis() -> Iterator[str]:
         stdout=subprocess.DEVNULL,
     )
     try:
-        deadline = time.monotonic() + 30
-        while socket.socket().connect_ex(("127.0.0.1", port)):
-            assert time.monotonic() < deadline, "Redis did not start"
-            time.sleep(0.1)
+        assert until(lambda: listens(port), 30), "Redis did not start"
         yield f"redis://127.0.0.1:{port}/0"
     finally:
         process.kill()

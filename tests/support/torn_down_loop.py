@@ -8,11 +8,11 @@ import asyncio
 import gc
 import sys
 import threading
-import time
 from pathlib import Path
 
 from knowledge_bot import AsyncClient
 from knowledge_bot.ingest import Ledger, Text, aingest
+from waiting import until, until_awaited
 
 
 def items():
@@ -35,8 +35,7 @@ async def ingesting(url: str, ledger: str, timeout: float = 600) -> None:
 
 async def under_way(flag: str) -> None:
     """Wait until the service has what is sent, and answers nothing."""
-    while not Path(flag).exists():
-        await asyncio.sleep(0.02)
+    await until_awaited(Path(flag).exists)
 
 
 async def another_part_fails(url: str, ledger: str, flag: str) -> None:
@@ -79,9 +78,7 @@ def run(how: str, url: str, ledger: str, flag: str) -> None:
     del task, loop
     gc.collect()
     if ledger:  # this process goes on, and so may its other runs
-        deadline = time.monotonic() + 10
-        while not list(Ledger(ledger).unknown()) and time.monotonic() < deadline:
-            time.sleep(0.1)
+        until(lambda: list(Ledger(ledger).unknown()), 10)
         say(f"unknown here: {len(list(Ledger(ledger).unknown()))}")
 
 

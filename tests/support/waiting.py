@@ -1,7 +1,9 @@
 """Waiting for what other threads and processes do: for a condition, never for a time."""
 
+import asyncio
 import gc
 import os
+import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +20,22 @@ def until(condition: Callable[[], object], seconds: float = 20) -> bool:
         if time.monotonic() > deadline:
             return False
         time.sleep(0.01)
+    return True
+
+
+def listens(port: int) -> bool:
+    """Whether something on this machine takes connections at a port."""
+    with socket.socket() as trying:
+        return trying.connect_ex(("127.0.0.1", port)) == 0
+
+
+async def until_awaited(condition: Callable[[], object], seconds: float = 20) -> bool:
+    """Wait until a condition holds while the event loop goes on; return whether it does."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        await asyncio.sleep(0.01)
     return True
 
 

@@ -20,6 +20,7 @@ from knowledge_bot import AsyncClient, Client, ConfigurationError
 from knowledge_bot.checks import CheckStop, Question, Verdict, acheck, check
 from knowledge_bot.testing import MemoryService
 from scripted_server import ScriptedServer, answer, close, silence
+from waiting import until, until_awaited
 
 OPEN = Question(ask="When do you open?", contains="9:30")
 LEADS = Question(ask="Who leads it?", contains="Mia")
@@ -333,7 +334,7 @@ def test_a_cancelled_check_ends_at_once(serve):
     async def main():
         async with AsyncClient(KEY, bots.url, **FAST) as client:
             running = asyncio.create_task(acheck(client, "bot_1", [OPEN], wait=60))
-            await asyncio.sleep(0.3)
+            assert await until_awaited(lambda: bots.asked)
             running.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await running
@@ -357,9 +358,7 @@ with Client({KEY!r}, {bots.url!r}) as client:
     with subprocess.Popen(
         [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as running:
-        deadline = time.monotonic() + 20
-        while len(bots.asked) < 2 and time.monotonic() < deadline:
-            time.sleep(0.05)
+        assert until(lambda: len(bots.asked) == 2)
         time.sleep(0.3)
         running.send_signal(signal.SIGINT)
         stdout, stderr = running.communicate(timeout=20)
@@ -380,10 +379,7 @@ def test_many_questions_leave_nothing_behind(serve):
     assert report.ok
     # The service runs in this process too, and its threads end once they see that their
     # connections were closed.
-    deadline = time.monotonic() + 10
-    while threading.active_count() > threads and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert threading.active_count() <= threads
+    assert until(lambda: threading.active_count() <= threads)
 
 
 def test_it_runs_while_an_event_loop_does(serve, client_of):

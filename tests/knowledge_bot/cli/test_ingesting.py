@@ -14,6 +14,7 @@ import pytest
 from calls import SOURCE
 from pseudo_terminal import terminal
 from scripted_server import answer
+from waiting import until
 
 IN_ONE = ("--collection", "col_1")
 
@@ -66,8 +67,7 @@ def test_a_signal_lets_it_finish_what_is_under_way(program, run, answering, tmp_
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
-        while len(server.requests) < 8:
-            time.sleep(0.01)
+        assert until(lambda: len(server.requests) >= 8)
         process.send_signal(number)
         stdout, said = process.communicate(timeout=30)
     assert process.returncode == 130
@@ -209,8 +209,7 @@ def test_a_reader_that_pauses_holds_up_no_request(program, run, answering, tmp_p
     (tmp_path / "urls.txt").write_text(lines)
     command = [program, "ingest", "urls", tmp_path / "urls.txt", "--json", *IN_ONE]
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=dict(os.environ)) as process:
-        while "\t50\t" not in run("ledger", "status").stdout:  # all is sent before a line is read
-            time.sleep(0.1)
+        assert until(lambda: "\t50\t" in run("ledger", "status").stdout)
         stdout, _ = process.communicate()
     assert process.returncode == 3
     assert json.loads(stdout.splitlines()[-1])["invalid"] == 400
@@ -222,8 +221,7 @@ def test_what_a_killed_run_left_is_reported_by_the_ledger(program, run, answerin
     server = answering(lambda connection: held.wait(20))
     command = [program, "ingest", "urls", many(tmp_path, 5), "--concurrency", "2", *IN_ONE]
     with subprocess.Popen(command) as process:
-        while len(server.requests) < 2:
-            time.sleep(0.01)
+        assert until(lambda: len(server.requests) >= 2)
         process.kill()
     held.set()
     assert len(run("ledger", "unknown").stdout.splitlines()) == 2

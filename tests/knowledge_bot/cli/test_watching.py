@@ -13,6 +13,7 @@ import pytest
 
 from calls import SOURCE
 from scripted_server import answer
+from waiting import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(90)]
 
@@ -33,13 +34,14 @@ class Watching:
         return [one for one in found if one["event"] == "summary"]
 
     def after(self, runs):
-        """Wait until so many runs are over; return the last."""
-        deadline = time.monotonic() + 20
-        while len(self.runs) < runs:
-            assert self.process.poll() is None, self._output.read_text()
-            assert time.monotonic() < deadline, self._output.read_text()
-            time.sleep(0.05)
+        """Wait until so many runs are over, and it waits for a change; return the last."""
+        said = self._output.read_text
+        assert until(lambda: said().count("Ctrl-C ends it.") >= runs), said()
         return self.runs[-1]
+
+    def stays_at(self, runs):
+        """Whether no other run is over within the time that one would have taken."""
+        return not until(lambda: len(self.runs) != runs, _LONG_ENOUGH)
 
     def end(self, number=signal.SIGTERM):
         self.process.send_signal(number)
@@ -72,8 +74,7 @@ def test_it_runs_again_after_each_change_and_not_without_one(watching, answering
     server = answering(answer(body=SOURCE))
     with watching(handbook) as kbot:
         assert kbot.after(1)["created"] == 3
-        time.sleep(_LONG_ENOUGH)
-        assert len(kbot.runs) == 1
+        assert kbot.stays_at(1)
         (handbook / "new.md").write_text("This is new.")
         assert kbot.after(2)["created"] == 1
         (handbook / "new.md").write_text("This is newer.")
@@ -92,7 +93,6 @@ def test_many_changes_at_once_lead_to_one_run(watching, answering, handbook):
         kbot.after(1)
         for number in range(20):
             (handbook / f"{number}.md").write_text(f"Number {number}.")
-            time.sleep(0.1)
         assert kbot.after(2)["created"] == 20
     assert len(server.requests) == 23
 
@@ -107,7 +107,7 @@ def test_a_file_is_sent_when_it_is_written_to_its_end(watching, answering, handb
                 file.flush()
                 time.sleep(0.1)
         assert kbot.after(2)["created"] == 1
-        time.sleep(_LONG_ENOUGH)
+        assert kbot.stays_at(2)
     assert len(server.requests) == 4
     assert server.requests[-1].body.count(b"One more line.") == 20
 
@@ -125,10 +125,9 @@ def test_a_change_while_a_run_is_under_way_is_not_missed(watching, answering, ha
     server.reply_to = reply_to
     with watching(handbook) as kbot:
         assert kbot.after(1)["created"] == 3
-        kbot.after(2)
-        time.sleep(_LONG_ENOUGH)
-        created = sum(run["created"] for run in kbot.runs)
-    assert len(server.requests) == created
+        assert until(lambda: sum(run["created"] for run in kbot.runs) == 5)
+        assert kbot.stays_at(len(kbot.runs))
+    assert len(server.requests) == 5
     contents = b"".join(request.body for request in server.requests)
     assert b"This is another." in contents
     assert b"This is first." in contents
@@ -143,8 +142,7 @@ def test_a_change_of_what_is_not_ingested_leads_to_no_run(watching, answering, h
         # Hidden, excluded, named in .kbotignore, and of another kind.
         for name in (".new.md", "new.tmp", "new.log", "new.txt"):
             (handbook / name).write_text("This is new.")
-        time.sleep(_LONG_ENOUGH)
-        assert len(kbot.runs) == 1
+        assert kbot.stays_at(1)
         (handbook / "new.md").write_text("This is new.")
         assert kbot.after(2)["created"] == 1
 
@@ -163,12 +161,10 @@ def test_a_ledger_and_an_output_in_the_folder_do_not_set_it_off(watching, answer
     ledger = ("--ledger", handbook / "ledger.db")
     with watching(handbook, *ledger, output=handbook / "output.log") as kbot:
         kbot.after(1)
-        time.sleep(_LONG_ENOUGH)
-        assert len(kbot.runs) == 1
+        assert kbot.stays_at(1)
         (handbook / "new.md").write_text("This is new.")
         assert kbot.after(2)["created"] == 1
-        time.sleep(_LONG_ENOUGH)
-        assert len(kbot.runs) == 2
+        assert kbot.stays_at(2)
     assert len(server.requests) == 4
 
 
@@ -177,7 +173,6 @@ def test_a_signal_ends_it_between_two_runs(watching, answering, handbook, number
     answering(answer(body=SOURCE))
     with watching(handbook) as kbot:
         kbot.after(1)
-        time.sleep(0.2)
         assert kbot.end(number) == 130
 
 
@@ -189,8 +184,7 @@ def test_a_signal_lets_a_run_finish_what_is_under_way(watching, run, answering, 
 
     server = answering(slow)
     with watching(handbook, "--concurrency", "1") as kbot:
-        while not server.requests:
-            time.sleep(0.01)
+        assert until(lambda: server.requests)
         assert kbot.end(number) == 130
         (only,) = kbot.runs
     assert (only["created"], only["unknown"]) == (len(server.requests), 0)
@@ -210,7 +204,6 @@ def test_what_failed_is_reported_is_tried_with_the_next_change_and_is_in_the_exi
         (handbook / "new.md").write_text("This is new.")
         run = kbot.after(2)
         assert (run["created"], run["refused"]) == (1, 1)
-        time.sleep(0.2)
         assert kbot.end() == 3
 
 
@@ -227,24 +220,18 @@ def test_a_folder_that_is_away_is_waited_for_and_another_in_its_place_is_ingeste
     with watching(handbook) as kbot:
         assert kbot.after(1)["created"] == 3
         handbook.rename(tmp_path / "away")
-        time.sleep(_LONG_ENOUGH)
-        assert len(kbot.runs) == 1
+        assert kbot.stays_at(1)
         assert kbot.process.poll() is None
         (tmp_path / "away").rename(handbook)
-        time.sleep(_LONG_ENOUGH)
+        until(lambda: len(kbot.runs) > 1, _LONG_ENOUGH)
         (handbook / "new.md").write_text("This is new.")
         assert kbot.after(len(kbot.runs) + 1)["unchanged"] >= 3
         handbook.rename(tmp_path / "away")
         shutil.copytree(tmp_path / "away", handbook)
         (handbook / "newer.md").write_text("This is newer.")
-        deadline = time.monotonic() + 20
-        while len(server.requests) < 5:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        assert until(lambda: len(server.requests) == 5)
         (handbook / "newest.md").write_text("This is the newest.")
-        while len(server.requests) < 6:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        assert until(lambda: len(server.requests) == 6)
         assert kbot.end() == 130
     assert len(server.requests) == 6
 
@@ -270,13 +257,10 @@ def test_a_name_that_is_not_utf_8_does_not_end_it(watching, answering, handbook)
     with watching(handbook) as kbot:
         kbot.after(1)
         (Path(os.fsdecode(bytes(handbook) + b"/\xe9.md"))).write_text("This is old.")
-        time.sleep(_LONG_ENOUGH)
+        until(lambda: len(kbot.runs) > 1, _LONG_ENOUGH)
         (handbook / "new.md").write_text("This is new.")
-        deadline = time.monotonic() + 20
-        while sum(run["created"] for run in kbot.runs) < 4:
-            assert kbot.process.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        assert until(lambda: sum(run["created"] for run in kbot.runs) == 4)
+        assert kbot.process.poll() is None
 
 
 def test_what_is_skipped_is_reported_in_the_first_run_alone(program, answering, handbook):

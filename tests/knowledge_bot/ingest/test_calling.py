@@ -31,6 +31,7 @@ from knowledge_bot.ingest import (
     ingest,
 )
 from scripted_server import answer, reset, silence
+from waiting import until, until_awaited
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -59,9 +60,7 @@ def test_items_are_taken_as_they_are_needed(run, service, ledger):
 def test_an_item_is_sent_before_the_next_one_comes(run, service, ledger):
     def slow():
         yield Text(name="first", content="text")
-        deadline = time.monotonic() + 10
-        while not service.created and time.monotonic() < deadline:
-            time.sleep(0.01)
+        until(lambda: service.created)
         yield Text(name="second" if service.created else "too late", content="text")
 
     assert run(slow(), ledger=ledger).created == 2
@@ -295,8 +294,7 @@ def test_an_asynchronous_item_is_sent_before_the_next_one_comes(service, ledger)
     async def slow():
         yield Text(name="first", content="text")
         async with asyncio.timeout(10):
-            while not service.created:
-                await asyncio.sleep(0.01)
+            assert await until_awaited(lambda: service.created)
         yield Text(name="second", content="another text")
 
     async def main() -> Report:
@@ -358,18 +356,14 @@ def test_nothing_that_a_run_waits_for_blocks_the_callers_loop(service, ledger, t
         assert read.wait(30)
         yield from texts(60)[20:]
 
-    async def until(holds) -> None:
-        while not holds():
-            await asyncio.sleep(0.01)
-
     async def main() -> Report:
         async with AsyncClient(KEY, service.url) as client:
             task = asyncio.create_task(
                 aingest(client, slow(), collections="col_1", ledger=ledger, ledger_wait=2)
             )
-            await until(lambda: service.arrived)
+            assert await until_awaited(lambda: service.arrived)
             answered.set()
-            await until(lambda: len(service.created) == 20)
+            assert await until_awaited(lambda: len(service.created) == 20)
             with contextlib.closing(sqlite3.connect(tmp_path / "ledger.db")) as other:
                 other.execute("BEGIN IMMEDIATE")
                 read.set()
@@ -387,8 +381,7 @@ def test_a_cancelled_run_finishes_what_is_in_flight(service, ledger):
             task = asyncio.create_task(
                 aingest(client, texts(5000), collections="col_1", ledger=ledger)
             )
-            while len(service.created) < 20:
-                await asyncio.sleep(0.01)
+            assert await until_awaited(lambda: len(service.created) >= 20)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
@@ -407,8 +400,7 @@ def test_a_run_that_is_cancelled_twice_leaves_unknown_what_is_in_flight(service,
             task = asyncio.create_task(
                 aingest(client, texts(50), collections="col_1", ledger=ledger, concurrency=4)
             )
-            while len(service.arrived) < 4:
-                await asyncio.sleep(0.01)
+            assert await until_awaited(lambda: len(service.arrived) >= 4)
             task.cancel()
             await asyncio.sleep(0.05)
             task.cancel()

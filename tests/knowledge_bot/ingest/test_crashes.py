@@ -23,6 +23,7 @@ from kill_pruning import database_away, kill_pruning, service_away
 from knowledge_bot import Client
 from knowledge_bot.ingest import Ledger, Text, ingest
 from postgresql_server import postgresql
+from waiting import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
@@ -80,24 +81,13 @@ def begin_with(process: subprocess.Popen[str]) -> None:
 
 
 def wait_for(server: CountingServer, count: int) -> None:
-    deadline = time.monotonic() + 60
-    while server.created().total() < count:
-        assert time.monotonic() < deadline, "nothing arrived"
-        time.sleep(0.02)
+    assert until(lambda: server.created().total() >= count, 60)
 
 
 def wait_for_claims(ledger: Ledger, count: int) -> None:
-    deadline = time.monotonic() + 30
-    while not (ledger.exists() and sum(one.claimed for one in ledger.status()) == count):
-        assert time.monotonic() < deadline, "nothing was claimed"
-        time.sleep(0.02)
-
-
-def wait_for_unknown(ledger: Ledger, count: int) -> None:
-    deadline = time.monotonic() + 30
-    while len(list(ledger.unknown())) != count:
-        assert time.monotonic() < deadline, "the dead were taken for alive"
-        time.sleep(0.1)
+    assert until(
+        lambda: ledger.exists() and sum(one.claimed for one in ledger.status()) == count, 30
+    )
 
 
 def test_killed_runs_lose_nothing_and_create_nothing_twice():
@@ -370,7 +360,7 @@ def test_a_machine_that_is_dead_is_found_out_by_its_lease(tmp_path, postgresql, 
         wait_for_claims(Ledger(postgresql), 8)
         process.kill()
         assert list(Ledger(postgresql).unknown()) == [], "nobody can know yet"
-        wait_for_unknown(Ledger(postgresql), 8)
+        assert until(lambda: len(list(Ledger(postgresql).unknown())) == 8, 30)
 
 
 def test_a_run_that_is_killed_before_it_can_send_leaves_nothing_unknown(tmp_path):

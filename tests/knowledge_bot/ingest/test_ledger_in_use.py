@@ -10,6 +10,7 @@ import pytest
 
 from ingest_texts import texts
 from knowledge_bot.ingest import Ledger, Stop, Text, from_folder
+from waiting import until
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -289,11 +290,12 @@ def test_a_clock_that_is_set_does_not_stop_the_heartbeat(
     real = time.time
 
     def note(renewals: int) -> None:
-        until = time.monotonic() + 20
-        while len(set(leases)) < renewals and time.monotonic() < until:
+        def noted() -> bool:
             with contextlib.closing(ledger.database.connect(reading=True)) as connection:
                 leases.append(connection.rows("SELECT lease_until FROM kbot_runs")[0][0])
-            time.sleep(0.1)
+            return len(set(leases)) >= renewals
+
+        until(noted)
 
     def set_the_clock(name, times):
         note(1)

@@ -1,7 +1,5 @@
 """How a ledger's rows lie in PostgreSQL: small, and updated without their indexes."""
 
-import time
-
 import psycopg
 import pytest
 
@@ -10,6 +8,7 @@ from ingest_texts import texts
 from knowledge_bot import Client
 from knowledge_bot.ingest import Ledger, ingest
 from knowledge_bot.testing import MemoryService
+from waiting import until
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -36,10 +35,7 @@ def of_items(connection, columns: str) -> tuple[int, ...]:
     running = (
         "SELECT count(*) FROM pg_stat_activity WHERE starts_with(application_name, 'knowledge-bot')"
     )
-    deadline = time.monotonic() + 30
-    while connection.execute(running).fetchone() != (0,):
-        assert time.monotonic() < deadline, "a session has not ended"
-        time.sleep(0.02)
+    assert until(lambda: connection.execute(running).fetchone() == (0,)), "a session has not ended"
     found = connection.execute(
         f"SELECT {columns} FROM pg_stat_user_tables WHERE relid = 'kbot_items'::regclass"
     ).fetchone()

@@ -14,6 +14,7 @@ from ingest_texts import texts
 from knowledge_bot import Client
 from knowledge_bot.ingest import File, Ledger, Skipped, Text, WebPage, ingest
 from scripted_server import reset
+from waiting import until
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -157,8 +158,7 @@ def test_a_run_that_joins_another_one_takes_a_share_of_the_items(send, service, 
     service.judge = wait
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(send, texts(2000), ledger=ledger, concurrency=16)
-        while len(service.arrived) < 32:
-            time.sleep(0.01)
+        assert until(lambda: len(service.arrived) >= 32)
         reports = [send(texts(2000), ledger=ledger, concurrency=16), first.result()]
     assert sum(report.created for report in reports) == 2000
     assert sorted(service.arrived) == sorted(f"t{number}" for number in range(2000))

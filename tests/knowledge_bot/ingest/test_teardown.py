@@ -13,6 +13,7 @@ from ingest_texts import texts
 from knowledge_bot import AsyncClient
 from knowledge_bot.ingest import Ledger, aingest
 from scripted_server import silence
+from waiting import until_awaited
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 
@@ -80,8 +81,7 @@ def test_the_next_run_in_the_same_process_does_what_a_torn_down_one_left(service
         client = AsyncClient(KEY, service.url, timeout=600)
         options = {"collections": "col_1", "ledger": ledger, "concurrency": 2}
         task = asyncio.create_task(aingest(client, texts(20), **options))
-        while len(service.arrived) < 6:
-            await asyncio.sleep(0.01)
+        assert await until_awaited(lambda: len(service.arrived) >= 6)
         assert not task.done()
         raise LookupError
 

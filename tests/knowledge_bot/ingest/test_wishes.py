@@ -15,6 +15,7 @@ from counting_server import counting
 from ingest_texts import texts
 from knowledge_bot import AsyncClient, Client, ConfigurationError
 from knowledge_bot.ingest import File, Ledger, Stop, Text, aingest, ingest
+from waiting import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 
@@ -32,8 +33,7 @@ def test_a_signal_that_comes_twice_at_once_is_one_wish(tmp_path, number):
             assert process.stdout.readline() == "ready\n"
             process.stdin.write("\n")
             process.stdin.flush()
-            while server.created().total() < 8:
-                time.sleep(0.02)
+            assert until(lambda: server.created().total() >= 8)
             process.send_signal(number)
             time.sleep(0.01)
             process.send_signal(number)

@@ -21,6 +21,7 @@ from knowledge_bot_service.config.folder import FolderError
 from knowledge_bot_service.store.schema import VERSION
 from serve_command import SERVE, called
 from service_calls import BOTS, COLLECTIONS, add_text, ask, client_of
+from waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -67,9 +68,7 @@ def test_nothing_that_was_accepted_before_a_backup_is_missing_in_it(tmp_path: Pa
         for thread in feeding:
             thread.start()
         try:
-            while len(accepted) < 20:
-                assert any(thread.is_alive() for thread in feeding)
-                time.sleep(0.02)
+            assert until(lambda: len(accepted) >= 20)
             made = []
             for number in range(2):
                 before = set(accepted)

@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from configparser import RawConfigParser
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 
 from knowledge_bot_service import LocalService
 from serve_command import SERVE
+from waiting import listens, until
 
 pytestmark = pytest.mark.integration
 
@@ -57,11 +57,7 @@ def runs(arguments: list[str], port: str) -> Iterator["subprocess.Popen[bytes]"]
         stderr=subprocess.DEVNULL,
     )
     try:
-        deadline = time.monotonic() + 30
-        while socket.socket().connect_ex(("127.0.0.1", int(port))):
-            assert time.monotonic() < deadline
-            assert process.poll() is None
-            time.sleep(0.05)
+        assert until(lambda: listens(int(port)))
         yield process
     finally:
         process.kill()
@@ -136,8 +132,7 @@ def test_the_unit_runs_a_service(tmp_path: Path) -> None:
     port = free_port()
     for process in runs([*(changed.get(one, one) for one in arguments), "--port", port], port):
         process.send_signal(signal.SIGHUP)  # what ExecReload sends
-        time.sleep(0.2)
-        assert process.poll() is None
+        assert not until(lambda process=process: process.poll() is not None, 0.2)
     assert "HUP" in unit()["Service"]["ExecReload"]
 
 

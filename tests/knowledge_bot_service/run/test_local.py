@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from contextlib import closing
 from pathlib import Path
 
@@ -17,6 +16,7 @@ import pytest
 
 from knowledge_bot_service import LocalService, LocalServiceError, SettingsError
 from service_calls import BOTS, COLLECTIONS, add_text, ask, client_of, value_of
+from waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -80,10 +80,7 @@ def test_the_child_ends_when_its_parent_is_killed_and_leaves_what_is_to_be_kept(
 
 
 def wait_until_gone(pid: int) -> None:
-    deadline = time.monotonic() + 30
-    while _lives(pid):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    assert until(lambda: not _lives(pid), 30)
 
 
 def _lives(pid: int) -> bool:
@@ -137,9 +134,7 @@ def test_kill_9_under_load_loses_nothing_and_half_does_nothing(tmp_path: Path) -
             threads = [threading.Thread(target=send, args=(worker,)) for worker in range(4)]
             for thread in threads:
                 thread.start()
-            while len(accepted) < wanted:
-                assert any(thread.is_alive() for thread in threads)
-                time.sleep(0.01)
+            assert until(lambda wanted=wanted: len(accepted) >= wanted)
             service.kill()
             for thread in threads:
                 thread.join()
@@ -213,8 +208,7 @@ def test_a_source_that_is_long_in_writing_survives_any_number_of_kills_and_a_sto
 def wait_for_writing(folder: Path) -> None:
     writing = "SELECT 1 FROM source JOIN passage ON source = source.id WHERE status = 'processing'"
     with closing(sqlite3.connect(folder / "knowledge.sqlite3")) as database:
-        while database.execute(writing).fetchone() is None:
-            time.sleep(0.01)
+        assert until(lambda: database.execute(writing).fetchone() is not None)
 
 
 @pytest.mark.timeout(60)
@@ -225,8 +219,7 @@ def test_what_is_unfinished_is_named_and_stopping_meanwhile_counts_no_attempt(
         add_text(http, "Endless", "Some words of a text. " * 200_000, collection="col_default")
         with pytest.raises(TimeoutError, match=r"Endless \(src_\w+\) p"):
             service.wait_until_ready(timeout=0.2)
-        while service.sources()[0].status == "pending":
-            time.sleep(0.01)
+        assert until(lambda: service.sources()[0].status != "pending")
         assert service.sources()[0].status == "processing"
         service.stop()
         (state,) = service.sources()

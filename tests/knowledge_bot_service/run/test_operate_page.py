@@ -8,7 +8,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import httpx
@@ -17,6 +16,7 @@ import pytest
 from knowledge_bot_service.config.settings import read_settings
 from serve_command import called, key_in, serving
 from service_calls import problem_of
+from waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -83,10 +83,7 @@ def test_its_lines_of_the_log_and_its_metrics_are_those_of_the_service(tmp_path:
             files={"file": ("tool.exe", b"MZ\x90\x00" + bytes(200))},
             headers={"X-API-KEY": key_in(printed)},
         )
-        deadline = time.monotonic() + 20
-        while " failed: " not in (tmp_path / "printed.txt").read_text():
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        assert until(lambda: " failed: " in (tmp_path / "printed.txt").read_text())
         httpx.get(f"{base_url}/bots", headers={"X-API-KEY": "wrong"})
         told = httpx.get(base_url.replace("/public/v1", "/metrics")).text
 

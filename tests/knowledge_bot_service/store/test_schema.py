@@ -15,6 +15,7 @@ from knowledge_bot_service.config.folder import FolderError
 from knowledge_bot_service.store.schema import VERSION
 from serve_command import SERVE, serving
 from service_calls import client_of
+from waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -139,10 +140,12 @@ def test_an_upgrade_that_is_killed_loses_nothing(tmp_path: Path) -> None:
                 [*SERVE, "--port", "0", "--data", folder], stdout=printed, stderr=printed
             ) as process,
         ):
-            deadline = time.monotonic() + 30
-            while "bringing it to version" not in log.read_text() and process.poll() is None:
-                assert time.monotonic() < deadline
-                time.sleep(0.005)
+            assert until(
+                lambda log=log, process=process: (
+                    "bringing it to version" in log.read_text() or process.poll() is not None
+                ),
+                30,
+            )
             time.sleep(0.02 * attempt)
             process.kill()
         during += versions_of(folder)["knowledge.sqlite3"] == 0

@@ -4,7 +4,6 @@ import re
 import shutil
 import socket
 import sqlite3
-import time
 from datetime import datetime
 from pathlib import Path
 
@@ -65,11 +64,14 @@ def test_a_service_that_works_says_so_without_a_key_until_its_folder_is_gone(
 
 def health_that_is(address: str, status: int) -> httpx.Response:
     """Ask until it is so: an answer is given again for a second."""
-    deadline = time.monotonic() + 60
-    while (answer := web.get(address, timeout=30)).status_code != status:
-        assert time.monotonic() < deadline, answer.text
-        time.sleep(0.1)
-    return answer
+    answers = []
+
+    def is_so() -> bool:
+        answers.append(web.get(address, timeout=30))
+        return answers[-1].status_code == status
+
+    assert until(is_so, 60), answers[-1].text
+    return answers[-1]
 
 
 def test_too_little_room_on_the_disk_is_not_ready() -> None:

@@ -5,7 +5,6 @@ import re
 import shutil
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from ssl import SSLContext, create_default_context
@@ -16,6 +15,7 @@ import trustme
 
 from knowledge_bot import Client
 from serve_command import key_in, serving
+from waiting import listens, until
 
 PAGE = (Path(__file__).parents[3] / "docs/service/proxies.md").read_text("utf-8")
 
@@ -52,11 +52,7 @@ def proxied(
             subprocess.Popen([program, *arguments], env=environment, stderr=errors) as proxy,
         ):
             try:
-                deadline = time.monotonic() + 20
-                while socket.socket().connect_ex(("127.0.0.1", port)):
-                    assert time.monotonic() < deadline
-                    assert proxy.poll() is None, (tmp_path / "errors").read_text()
-                    time.sleep(0.02)
+                assert until(lambda: listens(port)), (tmp_path / "errors").read_text()
                 yield f"https://localhost:{port}/bots", key_in(printed), context
             finally:
                 proxy.terminate()

@@ -222,9 +222,8 @@ def test_a_source_whose_reading_process_is_killed_is_read_again(
     served: LocalService, served_http: httpx.Client
 ) -> None:
     source = add_text(served_http, "Long", "Some words of a text. " * 20_000)["id"]
-    while not (found := reading_processes(served)):
-        time.sleep(0.01)
-    os.kill(found.pop(), signal.SIGKILL)
+    assert until(lambda: reading_processes(served))
+    os.kill(reading_processes(served).pop(), signal.SIGKILL)
     assert end_of(served, source) == ("ready", None)
 
 
