@@ -17,7 +17,6 @@ from knowledge_bot.ingest import (
     IngestionOptions,
     Ledger,
     LedgerError,
-    Text,
 )
 from scripted_server import answer, close, then
 
@@ -52,59 +51,6 @@ def posts(server):
 
 def run(operator, **context):
     return operator.execute({"ti": TaskInstance(), **context})
-
-
-def test_items_are_created_once_however_often_the_task_runs(connected, ledger, tmp_path):
-    file = tmp_path / "tides-of-ingestion.txt"
-    file.write_text("High tide is at 6:12.")
-    items = [
-        {"name": "Hours of ingestion", "content": "We open at nine."},
-        {"path": str(file)},
-        {"url": "https://page.example/", "key": "page"},
-        Text(name="Ferry of ingestion", content="It leaves at ten."),
-    ]
-    before = {one.name for one in connected.sources()}
-    first, second = run(ingesting(items=items)), run(ingesting(items=items))
-    assert (first["created"], first["unchanged"]) == (4, 0)
-    assert (second["created"], second["unchanged"]) == (0, 4)
-    assert second["failures"] == []
-    assert second["stopped"] is None
-    assert sorted(one.name for one in connected.sources() if one.name not in before) == [
-        "Ferry of ingestion",
-        "Hours of ingestion",
-        "https://page.example/",
-        "tides-of-ingestion.txt",
-    ]
-
-
-def test_a_refused_item_fails_the_task_after_all_others_were_done(connect, scripted, ledger):
-    def chosen(request):
-        refusal = answer(400, {"code": "no", "message": "Not like this."})
-        return refusal if request.json()["value"]["name"] == "text 2" else GOOD
-
-    server = scripted(reply_to=chosen)
-    connect(server.url)
-    instance = TaskInstance()
-    with pytest.raises(AirflowFailException, match=r"refused: text 2: .*Not like this"):
-        ingesting(items=TEXTS, concurrency=1).execute({"ti": instance})
-    assert len(server.requests) == len(TEXTS)
-    report = instance.xcoms["return_value"]
-    assert (report["created"], report["refused"]) == (len(TEXTS) - 1, 1)
-    assert [one["name"] for one in report["failures"]] == ["text 2"]
-
-
-def test_a_collection_that_the_service_does_not_know_is_named(connected, ledger):
-    with pytest.raises(AirflowFailException, match="task's parameter 'collections'"):
-        run(ingesting(items=TEXTS[:1], collections="col_unknown"))
-
-
-def test_an_unknown_outcome_is_held_and_a_person_learns_what_to_do(connect, scripted, ledger):
-    server = scripted(close, GOOD)
-    connect(server.url)
-    for _ in range(2):
-        with pytest.raises(AirflowFailException, match="settle them with KnowledgeBotResolve"):
-            run(ingesting(items=TEXTS, concurrency=1))
-    assert posts(server) == len(TEXTS)
 
 
 def test_an_unknown_outcome_is_sent_again_by_the_next_try_where_that_is_wanted(
@@ -212,23 +158,6 @@ def test_what_a_folder_no_longer_holds_is_reported_and_fails_nothing(good, ledge
     result = run(ingesting(folder=str(elsewhere), origin="handbook"))
     assert (result["unchanged"], result["gone"]) == (2, 1)
     assert [entry.key for entry in Ledger(ledger).gone()] == ["handbook/b.txt"]
-
-
-def test_more_is_marked_as_gone_than_is_likely_where_that_is_wanted(good, ledger):
-    one = {"name": "stays", "content": "c"}
-    run(ingesting(items=[*TEXTS, one], origin="shop"))
-    result = run(ingesting(items=[one], origin="shop"))
-    assert (result["gone"], result["gone_withheld"]) == (0, len(TEXTS))
-    result = run(ingesting(items=[one], origin="shop", gone_limit=1))
-    assert result["gone"] == len(TEXTS)
-
-
-def test_what_cannot_be_read_today_is_not_gone(good, ledger):
-    options = {"origin": "shop", "gone_limit": 1}
-    run(ingesting(items=TEXTS, **options))
-    with pytest.raises(AirflowFailException, match="invalid 1"):
-        run(ingesting(items=[{"name": "text 0"}, *TEXTS[1:]], **options))
-    assert list(Ledger(ledger).gone()) == []
 
 
 def test_the_operator_s_defaults_are_those_of_the_engine():

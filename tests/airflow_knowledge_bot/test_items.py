@@ -97,14 +97,6 @@ def test_an_object_that_cannot_be_read_now_is_left_to_the_next_try(
     assert len(good.requests) == 2
 
 
-def test_what_cannot_be_read_is_counted_and_not_quoted(good, ledger):
-    items = [{"name": "", "content": "a secret text"}, {"title": "Hours"}, {"name": "n", "url": 7}]
-    with pytest.raises(AirflowFailException, match=r"(?s)invalid 3.*none of the fields") as caught:
-        run(ingesting(items=[*items, *TEXTS]))
-    assert "a secret text" not in str(caught.value)
-    assert len(good.requests) == len(TEXTS)
-
-
 @pytest.mark.parametrize(
     ("item", "expected"),
     [

@@ -1,7 +1,6 @@
 """Both clients against every form of answer that the interface shows."""
 
 import asyncio
-import concurrent.futures
 import logging
 from datetime import UTC, datetime
 
@@ -114,12 +113,6 @@ def test_collections_are_taken_as_ids_objects_or_one_of_either(call, scripted):
     assert {str(r.json()["value"]["collections"]) for r in server.requests} == {"['col_1']"}
 
 
-def test_the_key_goes_with_every_request(call, scripted):
-    server = scripted(answer(body=BOTS))
-    call(read, server.url)
-    assert server.requests[0].headers["x-api-key"] == KEY
-
-
 def test_a_post_without_a_key_is_not_sent_and_a_get_is(call, scripted):
     server = scripted(answer(body=BOTS))
     assert call(read, server.url, api_key=None) == [Bot(id="bot_1", name="Guide")]
@@ -149,15 +142,6 @@ def test_a_chat_continues_the_conversation_that_its_first_answer_names(scripted)
     assert sent == [None, "conv_1"]
 
 
-async def test_turns_of_an_asynchronous_chat_do_not_overtake_each_other(scripted):
-    server = scripted(answer(body=MESSAGE))
-    async with AsyncClient(KEY, server.url) as client:
-        chat = client.chat("bot_1")
-        await asyncio.gather(chat.ask("When do you open?"), chat.ask("And on Sundays?"))
-    sent = [request.json()["value"].get("conversation_id") for request in server.requests]
-    assert sent == [None, "conv_1"]
-
-
 def test_an_asynchronous_chat_goes_on_in_one_event_loop_after_another(scripted):
     server = scripted(answer(body=MESSAGE))
     client = AsyncClient(KEY, server.url)
@@ -170,14 +154,6 @@ def test_an_asynchronous_chat_goes_on_in_one_event_loop_after_another(scripted):
     asyncio.run(two_turns())
     sent = [request.json()["value"].get("conversation_id") for request in server.requests]
     assert sent == [None, "conv_1", "conv_1", "conv_1"]
-
-
-def test_threads_share_a_client(scripted):
-    server = scripted(answer(body=SOURCE))
-    with Client(KEY, server.url) as client, concurrent.futures.ThreadPoolExecutor(8) as pool:
-        sources = list(pool.map(lambda _: create(client), range(64)))
-    assert len(sources) == len(server.requests) == 64
-    assert server.connections <= 8
 
 
 def test_the_log_shows_method_path_status_and_nothing_of_the_content(call, scripted, caplog):

@@ -1,7 +1,6 @@
 """Clients as objects: derived, copied, pickled, closed, or sending through a client of the user."""
 
 import asyncio
-import concurrent.futures
 import copy
 import pickle
 import ssl
@@ -186,11 +185,3 @@ def test_other_limits_do_not_close_a_client_of_the_user(scripted):
             with pytest.raises(TypeError, match="cannot be pickled"):
                 pickle.dumps(hasty)
         create(client)
-
-
-def test_threads_with_limits_of_their_own_share_a_client(scripted):
-    server = scripted(answer(body=SOURCE))
-    with Client(KEY, server.url) as client, concurrent.futures.ThreadPoolExecutor(8) as pool:
-        derived = (client.with_options(timeout=seconds) for seconds in range(5, 69))
-        assert len(list(pool.map(create, derived))) == len(server.requests) == 64
-    assert server.connections <= 8

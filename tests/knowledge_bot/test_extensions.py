@@ -5,7 +5,6 @@ import contextlib
 import json
 import logging
 import pickle
-import re
 import time
 import uuid
 
@@ -20,7 +19,6 @@ from knowledge_bot import (
     ConfigurationError,
     ConnectionLostError,
     Delivery,
-    KnowledgeBotError,
     NotFoundError,
     PermissionDeniedError,
     PreconditionFailedError,
@@ -458,23 +456,6 @@ def test_an_attempt_that_got_nowhere_does_not_settle_the_one_before_it(memory, c
     assert len(memory.sources) == 1
 
 
-def test_a_stream_that_cannot_be_read_twice_is_not_sent_twice(call, extended):
-    class Pipe:
-        def __init__(self):
-            self.left = [b"once"]
-
-        def read(self, _size=-1):
-            return self.left.pop() if self.left else b""
-
-    replies = Echoing(FAILED)
-    with pytest.raises(ServerError):
-        call(
-            lambda c: c.upload_source(name="n", collections="col_1", file=Pipe()),
-            extended(reply_to=replies).url,
-        )
-    assert len(replies.keys) == 1
-
-
 def test_a_mock_that_knows_no_ping_answers_a_post():
     class Mock:
         def send(self, request):
@@ -712,12 +693,6 @@ def test_without_extensions_a_service_from_memory_has_none():
         MemoryService(extensions={"telepathy"})
 
 
-def test_a_lost_answer_is_had_again_from_memory(memory, client):
-    memory.lose_next_answer(times=2)
-    assert add(client).id == memory.sources[0]["id"]
-    assert (len(memory.sources), len(memory.requests), len(memory.pings)) == (1, 3, 1)
-
-
 def test_a_source_from_memory_is_ready_at_once_or_when_the_test_says(memory, client):
     source = add(client)
     assert source.status == "pending"
@@ -743,13 +718,6 @@ def test_one_that_fails_keeps_its_old_text(memory, client):
     assert failed.ready_revision not in (None, failed.revision)
     assert memory.ready_content(source.id) == "At nine."
     assert [one.id for one in client.list_sources(status="failed")] == [source.id]
-
-
-def test_an_error_names_no_api_key(memory):
-    client = Client("idempotency", "https://service.test", transport=memory.transport)
-    with pytest.raises(KnowledgeBotError) as caught:
-        client.delete_source("src_1", revision="x") or client.get_source("src_1")
-    assert re.search("unknown_source", caught.value.code)
 
 
 def test_an_interruption_while_it_is_asked_leaves_nothing_uncertain():

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calls import KEY, SOURCE, ask, create, read
+from calls import KEY, ask, create, read
 from knowledge_bot import (
     AuthenticationError,
     BadRequestError,
@@ -21,26 +21,10 @@ from knowledge_bot import (
     KnowledgeBotError,
     Message,
     PaymentRequiredError,
-    RateLimitError,
     UnexpectedResponseError,
 )
 from knowledge_bot.testing import MemoryService
 from scripted_server import answer, close, then
-
-BUSY = {"Retry-After": "0"}
-
-
-def test_a_request_that_is_refused_once_succeeds_the_second_time(call, scripted):
-    server = scripted(answer(429, headers=BUSY), answer(body=SOURCE))
-    assert call(create, server.url).id == "src_1"
-    assert len(server.requests) == 2
-
-
-def test_no_retries_means_one_attempt(call, scripted):
-    server = scripted(answer(429))
-    with pytest.raises(RateLimitError):
-        call(create, server.url, max_retries=0)
-    assert len(server.requests) == 1
 
 
 def test_an_error_shows_code_message_request_id_and_what_to_do(call, scripted):

@@ -297,16 +297,6 @@ async def test_so_does_an_asynchronous_one():
     assert (report.created, len(service.sources)) == (50, 50)
 
 
-async def test_fifty_questions_at_once():
-    service = MemoryService(bots={"bot_1": str.upper})
-    async with AsyncClient("key", URL, transport=service.async_transport) as client:
-        answers = await asyncio.gather(
-            *(client.send_message(bot_id="bot_1", content=f"q{n}") for n in range(50))
-        )
-    assert [answer.answer for answer in answers] == [f"Q{n}" for n in range(50)]
-    assert len({answer.conversation_id for answer in answers}) == 50
-
-
 def test_the_fixture_waits_for_nothing_and_names_no_other_service(memory_service):
     with pytest.raises(ConfigurationError, match="no base URL"):
         Client("key")

@@ -9,7 +9,6 @@ import socket
 import ssl
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
@@ -166,16 +165,6 @@ def test_certificates_of_the_environment_that_cannot_be_loaded_are_reported_at_o
 def test_a_service_without_encryption_needs_no_certificates(call, scripted, monkeypatch):
     monkeypatch.setenv("SSL_CERT_FILE", "/nowhere/ca.pem")
     assert call(create, scripted(answer(body=SOURCE)).url).id == "src_1"
-
-
-def test_threads_whose_calls_come_first_and_at_once_share_one_pool(scripted):
-    server = scripted(answer(body=SOURCE))
-    with Client(KEY, server.url) as client, ThreadPoolExecutor(8) as threads:
-        list(threads.map(lambda _: create(client), range(8)))
-        first = server.connections
-        list(threads.map(lambda _: create(client), range(8)))
-    assert first <= 8
-    assert server.connections <= 8
 
 
 def test_a_port_that_does_not_speak_tls_is_reported(call, scripted):

@@ -4,7 +4,6 @@ import asyncio
 import io
 import json
 import os
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from email.parser import BytesParser
 from email.policy import HTTP
@@ -356,21 +355,6 @@ def test_no_file_name_can_end_its_line_or_its_quotes(filename):
     assert disposition.startswith(b'Content-Disposition: form-data; name="file"; filename="')
     assert disposition.count(b'"') == 4
     assert disposition.endswith(b'"')
-
-
-def test_many_uploads_at_once_share_nothing(scripted, tmp_path):
-    server = scripted(answer(body=SOURCE))
-    with Client(KEY, server.url) as client:
-        threads = [
-            threading.Thread(target=sender(file=bytes([65 + n]) * MIB), args=(client,))
-            for n in range(8)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    contents = {parts(request)[1].get_payload(decode=True)[:1] for request in server.requests}
-    assert contents == {bytes([65 + n]) for n in range(8)}
 
 
 class OnlyReads:

@@ -1,10 +1,8 @@
 """Bots as an MCP server, as the official SDK's client sees it, over stdio and HTTP."""
 
-import asyncio
 import json
 import subprocess
 import sys
-import traceback
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
@@ -158,26 +156,6 @@ async def test_with_a_ledger_an_agent_sees_whether_sources_are_current(mcp_of, s
         assert answer.structured_content["freshness"] is None
     with ServiceClient(service.api_key, service.base_url) as client:
         ingest(client, [], prune=True, **given)
-
-
-@pytest.mark.parametrize("mode", MODES)
-async def test_an_argument_that_a_tool_does_not_take_is_reported_and_nothing_is_asked(
-    mcp_of, bots, mode
-):
-    connect = mcp_of(bots.url, SERVICE_KEY)
-    async with connect(mode=mode) as client:
-        (of_the_guide,) = [name for name in await tools_of(client) if name.endswith("_guide")]
-        for tool, given, named in [
-            ("ask_bot", {"bot": "bot_guide", "conversationId": "conv_1"}, "conversationId"),
-            (of_the_guide, {"bot": "bot_host"}, "bot"),
-            (of_the_guide, {"session": "x"}, "session"),
-        ]:
-            failed = await client.call_tool(tool, {"question": QUESTION, **given})
-            assert failed.is_error
-            assert f"no argument '{named}'" in text_of(failed)
-            assert "not_delivered" in text_of(failed)
-        assert (await client.call_tool("list_bots", {"all": True})).is_error
-    assert not bots.asked_of("bot_guide")
 
 
 async def test_an_agent_sees_the_newest_conversations(mcp_of, service):
@@ -439,37 +417,6 @@ async def test_a_cancelled_question_says_that_it_may_have_been_asked(mcp_of, bot
         answered = await client.call_tool("ask_bot", {"bot": "bot_host", "question": QUESTION})
         assert answered.structured_content["answer"] == "At ten."
     assert bots.asked_of("bot_guide")[QUESTION] == 1
-
-
-async def test_several_clients_each_with_a_key_of_its_own(mcp_of, bots):
-    connect = mcp_of(bots.url, None, keys=())
-
-    async def ask(key, mode):
-        async with connect(key, mode=mode) as client:
-            for _ in range(3):
-                result = await client.call_tool(
-                    "ask_bot", {"bot": "bot_guide", "question": f"{QUESTION} {key}"}
-                )
-                assert not result.is_error
-
-    await asyncio.gather(*(ask(f"key-{n}", MODES[n % 2]) for n in range(6)))
-    sent = [
-        (one.headers["x-api-key"], one.json()["value"]["content"])
-        for one in bots.requests
-        if one.method == "POST"
-    ]
-    assert len(sent) == 18
-    assert all(content == f"{QUESTION} {key}" for key, content in sent)
-
-
-async def test_a_key_is_asked_for_over_http(mcp_of, bots):
-    connect = mcp_of(bots.url, SERVICE_KEY)
-    for key in ("wrong", None):
-        with pytest.raises(BaseException) as failure:  # noqa: PT011 - a group, of the SDK's tasks
-            async with connect(key) as client:
-                await client.list_tools()
-        assert KEY not in "".join(traceback.format_exception(failure.value))
-    assert bots.requests == []
 
 
 MALFORMED = [b"", b"{", b"[]", b"{}", b'{"jsonrpc": "2.0"}', b'"x"', b"\xff", b"[1, 2]", b"null"]

@@ -90,25 +90,3 @@ async def test_an_awaiting_client_gets_the_answer(address, bots, shape):
         answer = read([one async for one in found] if "streamed" in shape else found)
     assert answer == "<answer 1> of bot_guide"
     assert bots.contents == ["Who opens?"]
-
-
-def test_1000_conversations_stay_apart(client, bots):
-    """Each goes on in its own, after all have begun."""
-    count = 1000
-    begun = [
-        client.chat.completions.create(
-            model=BOT, messages=[{"role": "user", "content": f"Question {number}"}]
-        )
-        for number in range(count)
-    ]
-    assert len({one.conversation["id"] for one in begun}) == count
-    for number in range(0, count, 50):
-        first = begun[number]
-        messages = [
-            {"role": "user", "content": f"Question {number}"},
-            {"role": "assistant", "content": first.choices[0].message.content},
-            {"role": "user", "content": "More?"},
-        ]
-        more = client.chat.completions.create(model=BOT, messages=messages)
-        assert more.conversation == first.conversation
-        assert bots.contents[-1] == "More?"

@@ -8,7 +8,7 @@ import pytest
 from llama_index.core.llms import ChatMessage
 
 from knowledge_bot import Client, ConfigurationError, ConnectionLostError
-from knowledge_bot.conversations import Heads, HeadsError
+from knowledge_bot.conversations import HeadsError
 from knowledge_bot.transcripts import read
 from llama_index_knowledge_bot import KnowledgeBotChatEngine
 from scripted_server import close
@@ -70,15 +70,6 @@ def test_who_comes_second_to_a_conversation_gets_one_of_its_own(bots, client, sa
     assert bots.threads[branch][1:] == ["<five>"]
 
 
-def test_an_engine_that_is_restored_goes_on_where_nobody_else_was(bots, client, say, heads):
-    first = KnowledgeBotChatEngine("bot_1", client=client, heads=heads)
-    conversation = say(first, "<one>")
-    second = restored(first, client, heads=heads)
-    assert say(second, "<two>") == conversation
-    assert bots.threads[conversation] == ["<one>", "<two>"]
-    assert texts(second)[::2] == ["<one>", "<two>"]
-
-
 @pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
 def test_of_duplicates_one_goes_on_and_the_other_forks(client, tmp_path, duplicate):
     first = KnowledgeBotChatEngine("bot_1", client=client, heads=tmp_path / "heads.db")
@@ -110,13 +101,6 @@ def test_a_fork_may_be_an_error_before_anything_is_sent(bots, client, say):
         say(second, "<three>")
     assert bots.contents == ["<one>", "<two>"]
     assert texts(second)[::2] == ["<one>"]
-
-
-def test_a_head_that_shared_heads_do_not_know_is_a_fork(bots, client, say, tmp_path):
-    first = KnowledgeBotChatEngine("bot_1", client=client)
-    trunk = say(first, "<one>")
-    assert say(restored(first, client, heads=tmp_path / "heads.db"), "<two>") != trunk
-    assert say(restored(first, client, heads=Heads()), "<two>") == trunk
 
 
 def test_a_history_without_a_conversation_starts_one(bots, client, say):

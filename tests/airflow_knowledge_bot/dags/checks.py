@@ -19,13 +19,6 @@ GIVEN = {"knowledge_bot_conn_id": "bot", "bot_id": "bot_{{ dag.dag_id }}"}
 AT_ONCE = {"retries": 2, "retry_delay": timedelta(0)}
 
 
-def leaves_its_pid(context):
-    """Leave the test the id of the process to kill."""
-    file = Path(os.environ["AIRFLOW_HOME"]) / "pids" / context["dag"].dag_id
-    file.parent.mkdir(exist_ok=True)
-    file.write_text(str(os.getpid()))
-
-
 def fails_at_first(context, result):
     if context["ti"].try_number == 1:
         raise RuntimeError("the worker had a bad day")
@@ -61,24 +54,14 @@ with DAG("fails_afterwards", schedule=None, default_args=AT_ONCE) as fails_after
 with DAG("loses_an_answer", schedule=None, default_args=AT_ONCE) as loses_an_answer:
     checks(questions=[OPENING, PARKING, KEYS])
 
-with DAG("is_killed", schedule=None, default_args=AT_ONCE):
-    checks(questions=[OPENING, PARKING, KEYS], concurrency=1, pre_execute=leaves_its_pid)
-
 with DAG("is_answered_wrongly", schedule=None, default_args=AT_ONCE) as is_answered_wrongly:
     checks(questions=[OPENING, PARKING])
 
-
-def waiting(dag_id):
-    with DAG(dag_id, schedule=None, default_args=AT_ONCE) as dag:
-        KnowledgeBotAnswerSensor(
-            task_id="known",
-            questions=[OPENING, PARKING, KEYS],
-            poke_interval=3,
-            timeout=300,
-            **GIVEN,
-        )
-    return dag
-
-
-waits_for_a_source = waiting("waits_for_a_source")
-waits_for_a_service = waiting("waits_for_a_service")
+with DAG("waits_for_a_source", schedule=None, default_args=AT_ONCE) as waits_for_a_source:
+    KnowledgeBotAnswerSensor(
+        task_id="known",
+        questions=[OPENING, PARKING, KEYS],
+        poke_interval=3,
+        timeout=300,
+        **GIVEN,
+    )

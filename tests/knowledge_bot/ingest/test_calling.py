@@ -278,18 +278,6 @@ def test_it_may_be_called_where_an_event_loop_runs(service, ledger):
     assert asyncio.run(main()).created == 3
 
 
-def test_asynchronous_items_are_taken(service, ledger):
-    async def items():
-        for text in texts(600):
-            yield text
-
-    async def main() -> Report:
-        async with AsyncClient(KEY, service.url) as client:
-            return await aingest(client, items(), collections="col_1", ledger=ledger)
-
-    assert asyncio.run(main()).created == 600
-
-
 def test_an_asynchronous_item_is_sent_before_the_next_one_comes(service, ledger):
     async def slow():
         yield Text(name="first", content="text")

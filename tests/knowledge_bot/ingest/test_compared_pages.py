@@ -6,7 +6,6 @@ import socket
 
 import pytest
 
-from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest import (
     Ledger,
     Skipped,
@@ -18,6 +17,7 @@ from knowledge_bot.ingest import (
 )
 from knowledge_bot.testing import no_waiting
 from page_server import answer, redirect, serving
+from refusals import refused
 from scripted_server import answer as answer_of_service
 from trap_site import Response, TrapSite, serving_traps
 
@@ -380,16 +380,9 @@ def test_pages_without_a_version_are_counted_and_named_once(run, service, ledger
 
 
 @pytest.mark.parametrize("find", [from_urls, from_sitemap, from_feed])
-@pytest.mark.parametrize(
-    ("how", "shown"),
-    [
-        ({"compare": "etag"}, "compare: expected 'content' or 'lastmod', not 'etag'"),
-        ({"compare": "content", "rate": 0}, "rate: expected 0.001 or more, not 0"),
-        ({"rate": "fast"}, "rate: expected 0.001 or more, not 'fast'"),
-    ],
-)
-def test_an_option_that_cannot_be_used_is_reported_at_once(find, how, shown):
-    with pytest.raises(ConfigurationError, match=shown):
+@pytest.mark.parametrize("how", [{"compare": "etag"}, {"rate": 0}, {"rate": "fast"}], ids=str)
+def test_an_option_that_cannot_be_used_is_reported_at_once(find, how):
+    with refused(*how):
         find("https://h.example/list" if find is not from_urls else [], **how)
 
 

@@ -345,18 +345,6 @@ def test_more_than_the_limit_is_withheld_until_asked_for(ingested, ledger):
     assert len(gone(ledger)) == 6
 
 
-def test_half_of_the_items_may_vanish_at_once(ingested):
-    ingested(texts(10))
-    assert ingested(texts(5)).gone == 5
-
-
-def test_a_limit_of_nothing_reports_nothing(ingested, ledger):
-    ingested(texts(10))
-    report = ingested(texts(9), gone_limit=0)
-    assert (report.gone, report.gone_withheld) == (0, 1)
-    assert gone(ledger) == []
-
-
 def test_what_is_gone_already_does_not_count_for_the_limit(ingested, ledger):
     ingested(texts(24))
     assert ingested(texts(12)).gone == 12
@@ -365,17 +353,21 @@ def test_what_is_gone_already_does_not_count_for_the_limit(ingested, ledger):
     assert (report.gone, report.gone_withheld) == (18, 6)
 
 
-def test_an_empty_origin_is_taken_for_a_mistake(ingested, ledger):
-    ingested(texts(2))
-    report = ingested([])
-    assert (report.gone, report.gone_withheld) == (0, 2)
-    assert ingested([], gone_limit=1).gone == 2
-
-
-def test_a_few_items_may_always_go_and_so_the_only_one(ingested, ledger):
-    ingested(texts(6))
-    assert ingested(texts(1)).gone == 5
-    assert ingested([]).gone == 6
+@pytest.mark.parametrize(
+    ("before", "after", "options", "gone", "withheld"),
+    [
+        (10, 5, {}, 5, 0),  # half of them may vanish at once
+        (10, 9, {"gone_limit": 0}, 0, 1),
+        (6, 1, {}, 5, 0),  # a few always may
+        (1, 0, {}, 1, 0),
+        (2, 0, {}, 0, 2),  # an empty origin is taken for a mistake
+        (2, 0, {"gone_limit": 1}, 2, 0),
+    ],
+)
+def test_so_many_may_vanish_at_once(ingested, before, after, options, gone, withheld):  # noqa: PLR0917
+    ingested(texts(before))
+    report = ingested(texts(after), **options)
+    assert (report.gone, report.gone_withheld) == (gone, withheld)
 
 
 def test_two_origins_in_one_ledger_do_not_touch_each_other(ingested, ledger):

@@ -6,10 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from ingest_texts import texts
-from knowledge_bot import ConfigurationError
 from knowledge_bot.ingest import Ledger, Outcome, Report, Skipped, Stop, Text
 from knowledge_bot.ingest._schema import LedgerDatabase
 from knowledge_bot.testing import no_waiting
+from refusals import refused
 from scripted_server import Reply, answer, reset
 
 pytestmark = pytest.mark.timeout(60)
@@ -99,21 +99,16 @@ def test_a_ledger_that_cannot_keep_the_rate_ends_the_run_and_nothing_is_sent(sen
 @pytest.mark.parametrize(
     "options",
     [
-        {"wait": -1},
-        {"ledger_wait": -1},
-        {"ledger_wait": "5m"},
-        {"limit": -1},
-        {"limit": 1.5},
-        {"concurrency": 1.5},
-        {"rate": 0},
-        {"rate": -3},
-        {"gone_limit": 1.1},
-        {"gone_limit": -0.1},
-        {"origin": " "},
+        *({"ledger_wait": one} for one in (-1, "5m")),
+        *({"limit": one} for one in (-1, 1.5)),
+        *({"rate": one} for one in (0, -3)),
+        *({"gone_limit": one} for one in (1.1, -0.1)),
+        *({"wait": -1}, {"concurrency": 1.5}, {"origin": " "}),
     ],
+    ids=str,
 )
 def test_a_limit_that_cannot_be_used_is_reported_before_anything(send, service, options):
-    with pytest.raises(ConfigurationError, match=next(iter(options))):
+    with refused(*options):
         send(texts(1), **options)
     assert service.arrived == []
 

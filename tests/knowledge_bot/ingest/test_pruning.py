@@ -73,10 +73,6 @@ def names(service: MemoryService) -> list[str]:
     return sorted(one["name"] for one in service.sources)
 
 
-def deletions(service: MemoryService) -> int:
-    return sum(one.method == "DELETE" for one in service.requests)
-
-
 def changed_by_hand(service: MemoryService, source: dict) -> None:
     client = Client("key", URL, transport=service.transport)
     client.replace_source(
@@ -114,16 +110,6 @@ def test_a_renamed_folder_removes_nothing(night, folder, service):
     report = night(from_folder(folder), prune=True)
     assert (report.removed, report.moved, report.created) == (0, 4, 0)
     assert {one.method for one in service.requests[10:]} == {"PATCH"}
-
-
-def test_the_only_file_that_is_removed_goes(night, tmp_path, service):
-    folder = tmp_path / "handbook"
-    folder.mkdir()
-    (folder / "only.md").write_text("The text.")
-    night(from_folder(folder))
-    (folder / "only.md").unlink()
-    assert night(from_folder(folder), prune=True).removed == 1
-    assert service.sources == []
 
 
 def test_an_empty_folder_where_several_files_were_removes_nothing(night, tmp_path, service):
@@ -383,13 +369,6 @@ def test_what_another_run_removes_while_it_comes_back_is_sent_by_the_next(night,
     night([*texts(*range(10)), Skipped("left out", "a filter")], on_outcome=removed_meanwhile)
     assert night(texts(*range(10))).created == 1
     assert len(service.sources) == 10
-
-
-def test_nothing_else_in_the_service_is_touched(night, client, service):
-    client.create_text_source(name="mine", collections="col_default", content="By hand.")
-    night(texts(*range(10)))
-    night(texts(*range(9)), prune=True)
-    assert "mine" in names(service)
 
 
 # What is unknown and gone -------------------------------------------------------------------------

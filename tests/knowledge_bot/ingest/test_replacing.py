@@ -42,10 +42,6 @@ def contents(service: MemoryService) -> dict[str, object]:
     return {one["name"]: service.ready_content(one["id"]) for one in service.sources}
 
 
-def sent(service: MemoryService) -> list[str]:
-    return [f"{one.method} {one.path.rpartition('/')[2]}" for one in service.requests]
-
-
 def test_a_changed_item_replaces_its_source(night, service, ledger, tmp_path):
     (tmp_path / "a.md").write_text("A file.")
     page = WebPage(name="page", url="https://a.test/", version="1")

@@ -128,12 +128,6 @@ def test_a_follow_up_is_understood_with_what_was_asked_before(
     assert sources.startswith(f"Lighthouse of {place}")
 
 
-def test_a_clear_question_is_answered_whatever_was_said_before(handbook: httpx.Client) -> None:
-    conversation = ask(handbook, "What is the capital of Mongolia?")["conversation_id"]
-    answer = ask(handbook, "How long must a password be?", conversation)["answer"]
-    assert "fourteen characters" in answer
-
-
 def test_a_short_follow_up_asks_for_what_was_asked_for_before(http: httpx.Client) -> None:
     text = (
         "The loan period is 14 days for hand tools. Large machines, such as the floor sander, the "
@@ -146,43 +140,6 @@ def test_a_short_follow_up_asks_for_what_was_asked_for_before(http: httpx.Client
     assert "14 days" in first["answer"]
     second = ask(http, "And for large machines?", conversation=first["conversation_id"])
     assert "4 days only" in second["answer"]
-
-
-@pytest.mark.parametrize(
-    ("question", "fact"),
-    [("Who feeds the ostriches?", "Rosa"), ("When was the yurt bought?", "1998")],
-)
-def test_irregular_forms_of_a_word_are_that_word(
-    http: httpx.Client, question: str, fact: str
-) -> None:
-    text = "The ostriches are fed by Rosa Vidal.\n\nIn 1998 the elders buy a yurt of white felt."
-    add_text(http, "Ostriches", text)
-    assert fact in ask(http, question)["answer"]
-
-
-@pytest.fixture(scope="module")
-def notes() -> Iterator[httpx.Client]:
-    texts = {
-        "Travel": "We book the train tickets. Hotels may be up to 95 euros a night.",
-        "Waste": "The lorry for cardboard comes every second Tuesday; glass goes elsewhere.",
-        "Leaving": "Walls are handed back in white, windows clean.",
-        "Hire": "Members may hire the kitchen for 40 euros and the hall for 90 euros.",
-        "Lift": "It carries eight persons or 630 kilograms. Hoistwell looks after it.",
-    }
-    with (
-        InProcess(collections=["col_one"], bots=["bot_one"]) as service,
-        client_of(service) as http,
-    ):
-        for name, content in texts.items():
-            add_text(http, name, content)
-        yield http
-
-
-@pytest.mark.parametrize(
-    "question", ["What is the price of gold?", "How heavy is an elephant?", "Which day is Easter?"]
-)
-def test_a_value_says_nothing_about_the_subject(notes: httpx.Client, question: str) -> None:
-    assert ask(notes, question)["answer"] == REFUSAL
 
 
 def test_a_heading_and_a_listed_question_say_what_the_next_sentences_are_about(
@@ -216,20 +173,10 @@ def test_small_talk_is_answered_in_kind_and_without_sources(
     assert "Sources:" not in answer
 
 
-def test_a_bot_without_sources_says_so(http: httpx.Client) -> None:
-    answer = ask(http, "How many days of vacation do I get?", bot="bot_two")["answer"]
-    assert answer == REFUSAL
-
-
 def test_a_question_finds_what_was_accepted_before_it(fresh_http: httpx.Client) -> None:
     for number in range(30):
         add_text(fresh_http, f"Locker {number}", f"Locker L{number} belongs to Team T{number}.")
         assert f"T{number}" in ask(fresh_http, f"Who does locker L{number} belong to?")["answer"]
-
-
-def test_a_long_question_is_answered(handbook: httpx.Client) -> None:
-    question = "How many days of vacation do full-time employees get? " + "really " * 2000
-    assert "28 days" in ask(handbook, question)["answer"]
 
 
 def test_questions_at_the_same_time_get_their_own_answers(handbook: httpx.Client) -> None:

@@ -272,11 +272,6 @@ def test_a_version_or_a_number_is_meant_as_a_whole(
     assert words in answer
 
 
-@pytest.mark.parametrize("question", ["the", "Is it?", "Wer ist das?"])
-def test_a_question_of_function_words_alone_is_refused(team: httpx.Client, question: str) -> None:
-    assert ask(team, question)["answer"] == REFUSAL
-
-
 def test_an_item_introduces_the_code_after_it(team: httpx.Client) -> None:
     words = words_of(ask(team, "What do I do when the disk is above 90 %?"))
     assert words == (
@@ -300,12 +295,6 @@ def test_a_command_is_for_who_asks_how_to_do_something(team: httpx.Client) -> No
     assert restore.endswith("To restore one:\n\n```\nrestore\n```")
 
 
-@pytest.mark.parametrize("message", ["🙂", "👍 🎉", "…"])
-def test_a_message_without_a_word_is_no_question(team: httpx.Client, message: str) -> None:
-    conversation = ask(team, "Hello!")["conversation_id"]
-    assert words_of(ask(team, message, conversation)).startswith("Hello!")
-
-
 def words_of(message: dict[str, Any]) -> str:
     """An answer without the list of its sources."""
     words: str = message["answer"].partition("\n\nSources: ")[0]
@@ -322,34 +311,12 @@ def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     reference = (
         "# Reference\n\n## Formatting\n\n#### `--cache-dir`, `FROB_CACHE_DIR`\n\n"
         "The directory where the formatter stores its cache.\n\n"
-        "#### `--line-ranges`\n\nOnly these lines of a file are formatted. They are counted from "
-        "one.\n\n#### `-q, --quiet`\n\nPrints only errors.\n\n"
-        "## Notebooks\n\nA notebook is formatted in the same way:\n\n```\nfrob book.ipynb\n```\n"
-    )
-    leave = (
-        "# Leave\n\nFull-time staff have 27 days a year plus eight bank holidays. Whoever works on "
-        "one of them gets the day back. The office closes at noon on 24 December since the trains "
-        "stop early.\n"
-    )
-    meeting = (
-        "# Meeting\n\nThe wheel turned rarely last year. The wheel turned rarely, says the report. "
-        "The wheel turned rarely after a dry summer of many weeks, because the river was too low."
-        "\n\nCallum tells clients of the closed car park. Clients who miss three appointments are "
-        "charged in advance.\n"
-    )
-    fair = "# Sheep fair\n\nAn adult ticket is 7 euros. Dogs stay outside.\n"
-    prices = "# Prices\n\nAn adult ticket for both museums is 13 euros.\n"
-    open_day = (
-        "# Open day, 14 June 2025\n\n## Plan\n\nThe motto of the day is forty years. Soup is "
-        "served in the open yard.\n"
+        "#### `-q, --quiet`\n\nPrints only errors.\n"
     )
     texts = {
         "Reference": reference,
-        "Leave": leave,
-        "Meeting": meeting,
-        "Fair": fair,
-        "Prices": prices,
-        "Day": open_day,
+        "Fair": "# Sheep fair\n\nAn adult ticket is 7 euros. Dogs stay outside.\n",
+        "Prices": "# Prices\n\nAn adult ticket for both museums is 13 euros.\n",
     }
     with knowing(tmp_path_factory.mktemp("office"), texts) as http:
         yield http
@@ -358,30 +325,6 @@ def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
 def test_an_option_is_named_with_what_it_does(office: httpx.Client) -> None:
     answer = ask(office, "In which directory does the formatter store its cache?")["answer"]
     assert "--cache-dir, FROB_CACHE_DIR: The directory where the formatter stores" in answer
-
-
-def test_a_question_is_understood_however_it_leads_to_its_subject(office: httpx.Client) -> None:
-    for question in (
-        "Is there a way to format only some lines of a file?",
-        "How do I get it to format only some lines of a file?",
-        "How can I make sure only some lines of a file are formatted?",
-    ):
-        assert "--line-ranges: Only these lines" in ask(office, question)["answer"], question
-
-
-def test_who_asks_why_gets_the_reason(office: httpx.Client) -> None:
-    assert (
-        "because the river was too low"
-        in ask(office, "Why did the wheel turn so rarely?")["answer"]
-    )
-
-
-def test_a_common_word_says_little_though_few_passages_have_it(fresh_http: httpx.Client) -> None:
-    text = "Keep quiet. Keep left. The ladder is in the shed behind the garage, near the old wall."
-    add_text(fresh_http, "Rules", text)
-    for month in ("May", "June", "July", "August"):
-        add_text(fresh_http, month, f"The ladder was lent to the fair in {month}.")
-    assert "The ladder is in the shed" in ask(fresh_http, "Where do we keep the ladder?")["answer"]
 
 
 def test_two_sources_that_answer_as_well_are_both_quoted(office: httpx.Client) -> None:

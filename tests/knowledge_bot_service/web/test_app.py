@@ -259,14 +259,6 @@ def test_a_body_of_the_limit_is_taken(http: httpx.Client) -> None:
     )
 
 
-def test_the_service_answers_a_person_after_all_of_that(
-    service: InProcess, http: httpx.Client
-) -> None:
-    add_text(http, "Canteen", "The canteen opens at half past eleven.")
-    service.wait_until_ready()
-    assert "half past eleven" in ask(http, "When does the canteen open?")["answer"]
-
-
 def test_the_description_says_what_happens(service: InProcess) -> None:
     root = service.base_url.removesuffix("/public/v1")
     description = web.get(f"{root}/openapi.json").json()

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from knowledge_bot import ConfigurationError
 from knowledge_bot.ingest import File, Skipped, from_loader
+from refusals import refused
 
 
 @dataclass
@@ -164,7 +164,7 @@ def test_what_is_no_document_is_named_and_the_rest_is_done():
 
 @pytest.mark.parametrize("loader", [3, "text", {"a": 1}, None, object()])
 def test_what_is_no_loader_is_reported_at_once(loader):
-    with pytest.raises(ConfigurationError, match="expected an object with one of the methods"):
+    with refused("loader"):
         from_loader(loader)
 
 

@@ -1,0 +1,17 @@
+"""A wrong argument's error, known by the name of the argument and not by its words."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from knowledge_bot import ConfigurationError
+
+
+@contextmanager
+def refused(argument: str) -> Iterator[pytest.ExceptionInfo[ConfigurationError]]:
+    """What the block does must be refused, with an error that begins with this argument."""
+    with pytest.raises(ConfigurationError) as caught:
+        yield caught
+    named = caught.value.argument or str(caught.value).partition(":")[0]
+    assert named == argument, caught.value
