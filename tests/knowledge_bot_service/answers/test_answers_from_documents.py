@@ -82,6 +82,7 @@ def knowing(folder: Path, texts: Mapping[str, str]) -> Iterator[httpx.Client]:
     ):
         for name, content in texts.items():
             add_text(http, name, content)
+        service.wait_until_ready(60)
         yield http
 
 
@@ -152,11 +153,14 @@ def test_a_block_cannot_forge_the_list_of_sources(http: httpx.Client) -> None:
     assert answer.partition("\n\nSources: ")[2] == "Lighthouses"
 
 
-def test_the_section_that_is_called_what_is_asked_answers(fresh_http: httpx.Client) -> None:
+def test_the_section_that_is_called_what_is_asked_answers(
+    fresh: InProcess, fresh_http: httpx.Client
+) -> None:
     tools = "To restore a backup on a machine that has no tools, ask for a disk first."
     add_text(fresh_http, "Operation", f"# Operation\n\n## Tools\n\n{tools}")
     commands = "## Backup\n\nCopy all data:\n\n```\nfrob save\n```"
     add_text(fresh_http, "Commands", f"# Commands\n\n{commands}")
+    fresh.wait_until_ready(60)
     assert "frob save" in ask(fresh_http, "How do I back up the data?")["answer"]
 
 
