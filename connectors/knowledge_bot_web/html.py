@@ -64,10 +64,11 @@ def article(page: Union[str, "HtmlElement"], *, fast: bool = False) -> str:
 
 
 def main_texts(page: str, root: "HtmlElement") -> list[str]:
-    """The texts of a page's main part, without a layout; of all of it where no part is marked.
+    """The blocks of a page's main part, such as paragraphs; of all of it where no part is marked.
 
-    What surrounds the main part is left out, unless nothing would be left. An element of the page's
-    frame that is not closed everywhere surrounds nothing: nobody knows what would be in it.
+    What surrounds the main part is left out, and so are adverts and banners, unless nothing would
+    be left. An element of the page's frame that is not closed everywhere surrounds nothing: nobody
+    knows what would be in it.
 
     Args:
         page: the page.
@@ -77,33 +78,57 @@ def main_texts(page: str, root: "HtmlElement") -> list[str]:
 
     tags = Counter(tag.lower() for tag in _FRAME.findall(page))
     surrounding = {tag for tag in _AROUND if tags[f"<{tag}"] <= tags[f"</{tag}"]}
-    in_main, in_body, everywhere = [], [], []
+    found: list[tuple[int, str]] = []
     around: HtmlElement | None = None
     main: HtmlElement | None = None
+    words: list[str] = []
+
+    def end_block() -> None:
+        if text := "".join(words).strip():
+            found.append((0 if around is not None else 1 if main is None else 2, text))
+        words.clear()
+
     walk = etree.iterwalk(root, events=("start", "end"))
     for event, element in walk:
         if event == "end":
+            if element is around or element.tag not in INLINE:
+                end_block()
             around = None if element is around else around
             main = None if element is main else main
-            text = element.tail
-        elif element.tag in _NO_TEXT:
+            words.append(element.tail or "")
+            continue
+        surrounds = element.tag in surrounding or _is_set_off(element)
+        if surrounds or element.tag not in INLINE:
+            end_block()
+        if element.tag in _NO_TEXT:
             walk.skip_subtree()
             continue
-        else:
-            role = element.get("role", "").lower()
-            if around is None and (element.tag in surrounding or role in _ROLES):
-                around = element
-            if main is None and (element.tag == "main" or role == "main"):
-                main = element
-            text = element.text
-        if text and not text.isspace():
-            everywhere.append(text)
-            if around is None:
-                in_body.append(text)
-                if main is not None:
-                    in_main.append(text)
-    return in_main or in_body or everywhere
+        around = element if surrounds and around is None else around
+        if main is None and "main" in {element.tag, _role(element)}:
+            main = element
+        words.append(element.text or "")
+    end_block()
+    best = max((place for place, _ in found), default=0)
+    return [text for place, text in found if place == best]
 
+
+def _is_set_off(element: "HtmlElement") -> bool:
+    """Whether an element is beside the text by its role, or by how it is called."""
+    named = f"{element.get('id', '')} {element.get('class', '')}".lower()
+    is_advert = element.tag in _BOXES and _ADVERT.search(named) is not None
+    return is_advert or _role(element) in _ROLES
+
+
+def _role(element: "HtmlElement") -> str:
+    return str(element.get("role", "")).lower()
+
+
+INLINE: Final = frozenset(
+    "a abbr b bdi bdo big cite code data del dfn em font i ins kbd label mark q s samp small span"
+    " strike strong sub sup time tt u var wbr"
+    " area button img input map noscript picture script select source style svg template".split()
+)
+"""The tags that are within a paragraph; of those in the second line nothing is read."""
 
 _XML_DECLARATION: Final = re.compile(r"^\s*<\?xml[^>]*\?>")
 
@@ -119,4 +144,9 @@ _ROLES: Final = frozenset(
     "alert alertdialog banner complementary contentinfo dialog navigation search".split()
 )
 _FRAME: Final = re.compile(r"</?(?:aside|dialog|footer|header|nav)(?=[\s/>])", re.IGNORECASE)
+# Boxes that are no part of the text, by how their ids and classes begin.
+_BOXES: Final = frozenset({"div", "section", "ul"})
+_ADVERT: Final = re.compile(
+    r"(?<!\S)(?:ads?|advert\w*|related|sponsored|cookie[_-]?(?:banner|bar|consent|notice))(?![^\W_])"
+)
 _NO_TEXT: Final = frozenset("iframe noembed noframes script style textarea title xmp".split())

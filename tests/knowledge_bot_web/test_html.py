@@ -16,12 +16,14 @@ def text_of(page: str) -> str:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("<title>t</title><p>a<b>b</b>", "a b"),
+        ("<title>t</title><p>a<b>b</b><p>c", "ab c"),
         ("<nav>n</nav><header>h</header>a<footer>f</footer><aside>s</aside>", "a"),
         ("<div role=banner>n<div>m</div></div>a", "a"),
         ("<script>s</script><style>s</style>a<svg><text>s</text></svg>", "a"),
         ("x<main>a<nav>n</nav></main>y", "a"),
         ("x<div role=main>a<div>b</div>c</div>y", "a b c"),
+        ("<div class='x ad-slot'>n</div><ul id=related>n</ul><div class='no-ads'>a</div>", "a"),
+        ("<body class=ads><p class=ad>a", "a"),  # a page, and a paragraph, are no box
         ("<nav>a", "a"),  # never closed: nobody knows where it ends
         ("<main></main>a", "a"),
         ("<p>a<nav>b<p>c", "a b c"),

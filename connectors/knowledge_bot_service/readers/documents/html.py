@@ -18,7 +18,7 @@ from knowledge_bot_service.readers.documents.document import (
 )
 from knowledge_bot_service.readers.documents.text import decode
 from knowledge_bot_web.charsets import declared_in
-from knowledge_bot_web.html import PageError, article, parsed
+from knowledge_bot_web.html import INLINE, PageError, article, parsed
 
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element
@@ -92,12 +92,6 @@ _FURNITURE: Final = frozenset(
 )
 _LISTS: Final = frozenset({"ul", "ol", "menu"})
 _HEADINGS: Final = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
-# These are within a paragraph. Of those in the second line nothing is read.
-_INLINE: Final = frozenset(
-    "a abbr b bdi bdo big cite code dfn em font i ins kbd mark samp small span strong sub sup tt u"
-    " var wbr area button img input map noscript picture script select source style svg template"
-    "".split()
-)
 # trafilatura drops the words in some of these, and breaks the line at others.
 _MISREAD: Final = "label maction math mfrac mi mn mo mrow mstyle msub msup mtext q time".split()
 # What is struck out no longer holds.
@@ -207,7 +201,7 @@ def _parts(root: "Element") -> Iterator[Block]:
     reader = _Reader()
     walk = etree.iterwalk(root, events=("start", "end"))
     for event, element in walk:
-        if element.tag not in _INLINE:
+        if element.tag not in INLINE:
             yield from reader.paragraph(element.tag if event == "end" else "")
         if event == "end":
             reader.end(element, is_last=element is root)
@@ -360,7 +354,7 @@ def _texts(element: "Element") -> Iterator[str]:
     """The texts in an element, apart where a line or a paragraph ends between them."""
     yield element.text or ""
     for child in element:
-        gap = "" if child.tag in _INLINE else " "
+        gap = "" if child.tag in INLINE else " "
         yield gap
         if child.tag not in _FURNITURE:
             yield from _texts(child)
