@@ -79,6 +79,9 @@ _MIN_FOUND: Final = 0.7
 _KEY: Final = 24
 _LINES: Final = 4
 
+# A larger page's parts are looked for at the beginnings of lines alone: characters times parts.
+_MAX_SEARCHED: Final = 10**9
+
 # These are the article's where its paragraphs are around them.
 _AMONG: Final = frozenset({"heading", "code", "row"})
 
@@ -144,7 +147,14 @@ def _article(parts: Sequence[Block], article: str) -> list[Block]:
     keys = {_key(line) for line in lines}
     # A paragraph keeps the lines of the page's source there, and the first may be a short one.
     keys |= {_key(" ".join(lines[number : number + _LINES])) for number in range(len(lines))}
-    there = [not keys.isdisjoint(_keys(part)) for part in parts]
+    squeezed = _squeezed(article)
+    # trafilatura puts what follows code into the code's last line.
+    is_searched = len(squeezed) * len(parts) < _MAX_SEARCHED
+    there = [
+        not keys.isdisjoint(_keys(part))
+        or (is_searched and part.kind == "paragraph" and _begins_in(squeezed, part.text))
+        for part in parts
+    ]
     if not any(there):
         return []
     # A list is there as a whole: trafilatura writes an item with code in it in its own way.
@@ -165,11 +175,15 @@ def _article(parts: Sequence[Block], article: str) -> list[Block]:
     while below > last and parts[below - 1].kind == "heading":
         below -= 1
     last = below
-    # Lists between paragraphs are the article's, which trafilatura leaves out of plain pages.
+    # Lists between paragraphs, and paragraphs beside code, are the article's, which trafilatura
+    # leaves out of plain pages.
     return [
-        part
-        for part, is_there in zip(parts[first:last], there[first:last], strict=True)
-        if is_there or _is_among(part) or part.is_listed
+        parts[at]
+        for at in range(first, last)
+        if there[at]
+        or _is_among(parts[at])
+        or parts[at].is_listed
+        or "code" in {one.kind for one in parts[max(first, at - 1) : min(at + 2, last)]}
     ]
 
 
@@ -191,7 +205,16 @@ def _keys(part: Block) -> set[str]:
 
 
 def _key(text: str) -> str:
-    return "".join(text.replace("|", " ").split())[:_KEY]
+    return _squeezed(text)[:_KEY]
+
+
+def _begins_in(squeezed: str, text: str) -> bool:
+    key = _key(text)
+    return len(key) == _KEY and key in squeezed
+
+
+def _squeezed(text: str) -> str:
+    return "".join(text.replace("|", " ").split())
 
 
 def _parts(root: "Element") -> Iterator[Block]:

@@ -22,16 +22,19 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 
-# Directives of Sphinx, in MyST as well: those of code, and those without text.
+# Directives of Sphinx, in MyST as well: those of code, those without text, and those whose text is
+# told without what it is about.
 CODE: Final = frozenset(
     "code code-block code-cell doctest ipython math parsed-literal prompt sourcecode testcode"
     " testoutput".split()
 )
 WITHOUT_TEXT: Final = frozenset(
-    "autoclass autodata autoexception autofunction automethod automodule autosummary contents"
-    " currentmodule default-domain figure graphviz highlight image include index"
+    "autosummary contents currentmodule default-domain graphviz highlight image include index"
     " inheritance-diagram literalinclude mermaid meta module program-output py:currentmodule raw"
     " sectionauthor tabularcolumns toctree".split()
+)
+TEXT_ALONE: Final = frozenset(
+    "autoclass autodata autoexception autofunction automethod automodule figure".split()
 )
 
 
@@ -355,8 +358,8 @@ def _fenced(parser: "MarkdownIt", token: "Token", depth: int) -> Iterator[Block]
         content = _OPTIONS.sub("", content, 1) if _OPTIONS.match(content) else content
         if name in WITHOUT_TEXT:
             return
-        if name in _TEXTS:
-            if words:
+        if name in _TEXTS | TEXT_ALONE:
+            if words and name not in TEXT_ALONE:
                 yield Block("paragraph", f"{words}:")
             yield from _blocks(parser, content, depth + 1)
             return

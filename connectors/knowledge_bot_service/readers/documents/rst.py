@@ -13,6 +13,7 @@ from knowledge_bot_service.readers.analyzer.blocks import Block
 from knowledge_bot_service.readers.documents.document import Columns, Document, joined_names
 from knowledge_bot_service.readers.documents.markdown import (
     CODE,
+    TEXT_ALONE,
     WITHOUT_TEXT,
     read_text,
     reference,
@@ -242,7 +243,8 @@ def _any_directive() -> "type[Directive]":
             if self.name in CODE:
                 code = "\n".join(self.content)
                 return [nodes.literal_block(code, code)] if code.strip() else []
-            about = self.arguments[0] if self.arguments else ""
+            is_told = self.arguments and self.name not in TEXT_ALONE
+            about = self.arguments[0] if is_told else ""
             if self.name in _SINCE:
                 version, _, words = about.partition("\n" if "\n" in about else " ")
                 about = f"{_SINCE[self.name]}{version}{words and ': '}{words}"

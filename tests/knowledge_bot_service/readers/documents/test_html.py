@@ -31,6 +31,14 @@ def test_an_article_inside_another_is_read_once(read: Reader) -> None:
     assert read(page, "page.html").text == "A post.\n\nA comment."
 
 
+def test_what_stands_beside_code_is_the_articles(read: Reader) -> None:
+    code = "<pre><code>x = 1\ny = 2</code> <button>Copy</button></pre>"
+    told = [f"Number {number} is set above. {SENTENCE}" for number in range(6)]
+    body = "".join(f"{code}<p>{one}</p><p>{SENTENCE}</p>" for one in told)
+    text = read(f"<html><body><ul><li>Menu</ul><h1>Numbers</h1>{body}</body></html>").text
+    assert [one for one in told if one not in text] == []
+
+
 def test_what_is_folded_in_a_page_is_kept(read: Reader) -> None:
     items = "".join(
         f"<details><summary>What is number {number}?</summary>It is {number}.</details>"

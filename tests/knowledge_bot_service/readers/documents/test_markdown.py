@@ -141,12 +141,12 @@ def test_what_a_directive_of_myst_sets_off_is_text(read: Reader) -> None:
         "````{admonition} Mind\n:class: tip\n\n"
         "```python\nx = 1\n```\n\nSo.\n````\n\n"
         "```{code-block} toml\n:linenos:\ny = 2\n```\n\n"
-        "```{toctree}\n:maxdepth: 1\none\ntwo\n```\n\n"
+        "```{toctree}\n:maxdepth: 1\none\ntwo\n```\n\n```{figure} a.png\n:name: a\nA map.\n```\n\n"
         "```{include} ../LICENSE\n```\n\n```jinja\n{% set z = 3 %}\n```\n\nEnd."
     )
     assert read(source, "a.md").text == (
         "It is free.\n\n- one\n\nMind:\n\n```python\nx = 1\n```\n\nSo.\n\n"
-        "```toml\ny = 2\n```\n\n```jinja\n{% set z = 3 %}\n```\n\nEnd."
+        "```toml\ny = 2\n```\n\nA map.\n\n```jinja\n{% set z = 3 %}\n```\n\nEnd."
     )
 
 

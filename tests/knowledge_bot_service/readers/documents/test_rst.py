@@ -75,6 +75,8 @@ term
         (".. prompt:: bash\n\n   pip install x", "```\npip install x\n```"),
         (".. toctree::\n   :maxdepth: 2\n\n   one\n   two\n\nText.", "Text."),
         (".. automodule:: files\n   :members:\n\nText.", "Text."),
+        (".. autoclass:: files.File(name)\n   :members:\n\n   It is open.", "It is open."),
+        (".. figure:: harbour.png\n\n   The *map*.\n\n   In 1912.", "The map.\n\nIn 1912."),
     ],
 )
 def test_what_sphinx_adds_is_read_as_its_readers_see_it(
