@@ -158,10 +158,10 @@ def test_each_request_is_one_line_and_no_key_is_in_it(tmp_path: Path) -> None:
     assert not re.search(f"secret=|a-key-that-is-wrong|{re.escape(key)}", logged)
 
 
-def test_a_text_that_cannot_be_read_is_a_line_with_the_reason_and_the_id_that_others_know(
+def test_the_level_says_how_much_is_logged_and_a_text_that_cannot_be_read_is_in_each(
     tmp_path: Path,
 ) -> None:
-    with serving(tmp_path) as (base_url, printed, _):
+    with serving(tmp_path, "--log-level", "warning") as (base_url, printed, _):
         http = httpx.Client(headers={"X-API-KEY": key_in(printed)})
         body = {"name": "Hours", "collections": ["col_default"], "content": "Open until ten."}
         source = http.post(f"{base_url}/sources/write", json={"value": body}).json()["value"]["id"]
@@ -175,15 +175,10 @@ def test_a_text_that_cannot_be_read_is_a_line_with_the_reason_and_the_id_that_ot
         for what in (f"the replacement of source {source}", f"source {added}"):
             said = f" warning {what} failed: the file is binary"
             assert until(lambda said=said: said in log.read_text())
+        http.get(f"{base_url}/bots", headers={"X-API-KEY": "wrong"})
         http.close()
-    assert {*re.findall("(src_[0-9a-f]+) failed", log.read_text())} == {source, added}
-
-
-def test_the_level_says_how_much_is_logged(tmp_path: Path) -> None:
-    with serving(tmp_path, "--log-level", "warning") as (base_url, printed, _):
-        httpx.get(f"{base_url}/bots", headers={"X-API-KEY": key_in(printed)})
-        httpx.get(f"{base_url}/bots", headers={"X-API-KEY": "wrong"})
-    logged = (tmp_path / "printed.txt").read_text()
+    logged = log.read_text()
+    assert {*re.findall("(src_[0-9a-f]+) failed", logged)} == {source, added}
     assert "sent a key that is not known" in logged
     assert " info " not in logged
 
