@@ -6,6 +6,7 @@ adapters here: aiohttp, the default for asynchronous calls, and the HTTP client 
 """
 
 import asyncio
+import atexit
 import base64
 import contextlib
 import functools
@@ -13,6 +14,7 @@ import os
 import ssl
 import sys
 import time
+import weakref
 from collections.abc import (
     AsyncGenerator,
     AsyncIterable,
@@ -312,6 +314,7 @@ class AiohttpTransport:
         self._proxy, self._tls = proxy, tls
         self.connections: int = CONNECTIONS
         self._begin()
+        _IN_USE.add(self)
 
     def _begin(self) -> None:
         self._forks = forks()
@@ -415,6 +418,12 @@ class AiohttpTransport:
         self._leave_inherited()
         self._forget_closed_loops()
 
+    def end(self) -> None:
+        """Close the connections of loops that rest and that nobody has closed."""
+        for loop, (_, _, keeper) in list(self._sessions.items()):
+            if self._forks == forks() and not loop.is_closed() and not loop.is_running():
+                loop.run_until_complete(_finish(keeper))
+
     def _leave_inherited(self) -> None:
         if self._forks != forks():
             keep_for_ever(self._sessions)
@@ -443,6 +452,16 @@ async def _closed_at_the_end(session: "aiohttp.ClientSession") -> AsyncGenerator
 
 async def _finish(keeper: AsyncGenerator[None, None]) -> None:
     await keeper.aclose()
+
+
+_IN_USE = weakref.WeakSet[AiohttpTransport]()
+
+
+@atexit.register
+def _end_all() -> None:
+    # Frameworks run coroutines in a loop that they never close, and leave the sessions to us.
+    for transport in list(_IN_USE):
+        transport.end()
 
 
 async def _paced(request: HTTPRequest, limit: asyncio.Timeout) -> AsyncIterator[bytes]:

@@ -228,7 +228,10 @@ class PermissionDeniedError(APIError):
 class NotFoundError(APIError):
     """404: there is nothing at this address."""
 
-    advice = "Check the id, and that the base URL ends in the service's version, as in /public/v1"
+    advice = (
+        "Check the id, and that the base URL leads to a Knowledge-Bot Service and ends in its "
+        "version, as in /public/v1"
+    )
 
 
 class ConflictError(APIError):

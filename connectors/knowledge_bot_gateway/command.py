@@ -307,7 +307,8 @@ def _listener(host: str, port: int) -> Any:
         return socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
         raise Failed(
-            f"cannot listen on {host}, port {port}: {error.strerror}.", Exit.FAILED
+            f"cannot listen on {host}, port {port}: {error.strerror}. Take another port.",
+            Exit.FAILED,
         ) from None
 
 

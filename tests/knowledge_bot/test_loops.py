@@ -65,9 +65,16 @@ def test_event_loops_at_once_leave_nothing_open(scripted):
     assert until(lambda: open_files() <= before + 2)
 
 
-@pytest.mark.parametrize("end", ["del client", "asyncio.run(client.aclose())"])
-def test_an_event_loop_that_is_closed_by_hand_leaves_no_open_session(scripted, end):
-    # As some frameworks do: without `shutdown_asyncgens`. aiohttp complains on standard error.
+@pytest.mark.parametrize(
+    ("close", "end"),
+    [
+        ("loop.close()", "del client"),
+        ("loop.close()", "asyncio.run(client.aclose())"),
+        ("pass", "pass"),
+    ],
+)
+def test_an_event_loop_that_a_framework_leaves_leaves_no_open_session(scripted, close, end):
+    # Closed without `shutdown_asyncgens`, or not at all. aiohttp complains on standard error.
     server = scripted(answer(body=SOURCE))
     code = """
 import asyncio, sys
@@ -76,8 +83,9 @@ client = AsyncClient("key", sys.argv[1])
 for _ in range(3):
     loop = asyncio.new_event_loop()
     loop.run_until_complete(client.create_text_source(name="n", collections="col_1", content="c"))
-    loop.close()
+    CLOSE
 """
+    code = code.replace("CLOSE", close)
     done = subprocess.run(
         [sys.executable, "-c", code + end, server.url], capture_output=True, text=True, check=True
     )

@@ -139,6 +139,8 @@ def bot_and(what: str, words: tuple[str, ...], *, several: str) -> tuple[str | N
     """
     if len(words) > 2:
         raise click.UsageError(several)
+    if len(words) == 2 and _is_a_bots(words[1]) and not _is_a_bots(words[0]):
+        raise click.UsageError(f"the bot stands first: {words[1]} {words[0]}")
     if len(words) == 1 and _is_a_bots(words[0]):
         raise click.UsageError(f"there is no {what} for {words[0]}")
     return (words[0] if len(words) == 2 else None), words[-1]

@@ -141,7 +141,7 @@ class Session:
         unknown, resolve = self._command("unknown"), self._command("resolve KEY --created ID")
         counted = {
             "not created; the next run tries again": report.refused + report.undelivered,
-            "cannot be sent as they are": report.invalid,
+            "could not be read, or cannot be sent as they are": report.invalid,
             "could not be read by the service": report.failed,
             "not removed; a run with --prune tries again what is still gone": report.unremoved,
             "may or may not have been created; the next run settles them where the service "
@@ -200,7 +200,8 @@ class Session:
                 self.say(f"{command} lists the sources that newer ones replaced.")
             if report.gone:
                 command = self._command("gone")
-                self.say(f"{command} lists what is gone, but still in the service.")
+                later = " The next complete run removes it." if self._options.prune else ""
+                self.say(f"{command} lists what is gone, but still in the service.{later}")
             if report.unready:
                 self.say(f"Not ready yet: {report.unready}. A later run looks again.")
         if report.gone_withheld:

@@ -582,7 +582,7 @@ class Ledger:
         database = self.database
         connection = database.open(reading=True, upgrading=True)
         if connection is None:
-            raise LedgerError(f"there is no ledger at {self}")
+            raise LedgerError(f"there is no ledger at {self}; each run names the one that it uses")
         with contextlib.closing(connection), database.explaining("read"):
             yield connection
 

@@ -4,6 +4,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
+from difflib import get_close_matches
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, TypeAlias
@@ -367,7 +368,17 @@ def in_words(problem: Any) -> str:
 def _sentence(problem: Any) -> str:
     steps = (f"item {one + 1}" if isinstance(one, int) else one for one in problem["loc"])
     place = ", ".join(steps)
-    return f"{place}: {in_words(problem)}" if place else in_words(problem)
+    said = f"{place}: {in_words(problem)}" if place else in_words(problem)
+    if problem["type"] == "extra_forbidden":
+        for near in get_close_matches(str(problem["loc"][-1]), _names(), 1):
+            said += f"; did you mean {near}?"
+    return said
+
+
+def _names() -> set[str]:
+    schema = Settings.model_json_schema()
+    tables = (schema, *schema["$defs"].values())
+    return {name for table in tables for name in table.get("properties", ())}
 
 
 _PATTERNS: Final = {

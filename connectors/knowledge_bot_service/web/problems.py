@@ -135,7 +135,10 @@ _OF_FRAMEWORK: Final = {
     HTTPStatus.BAD_REQUEST: ("invalid_request", "The request body is not JSON in UTF-8."),
     HTTPStatus.NOT_FOUND: (
         "not_found",
-        "There is nothing at this path; the interface is under /public/v1.",
+        (
+            "There is nothing at this path; the interface is under /public/v1, and with the extra "
+            "`gateway` there are /v1 and /mcp."
+        ),
     ),
     HTTPStatus.METHOD_NOT_ALLOWED: (
         "method_not_allowed",

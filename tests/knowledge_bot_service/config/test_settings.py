@@ -94,6 +94,8 @@ def test_a_file_may_be_empty(tmp_path: Path) -> None:
         ("limits = {sources = true}", ["limits, sources: must be"]),
         ("api_keys = ['x']", ["api_keys, item 1: must have at least 3 characters"]),
         ("workers = 'four'", ["workers: must be"]),
+        ("prot = 8700", ["prot: ", "did you mean port"]),
+        ("limits = {source = 5}", ["limits, source: ", "did you mean sources"]),
         ("port = 99999", ["port: must be less than or equal to 65535"]),
         ("host = 7", ["host: must be"]),
         ("data = 7", ["data: must be"]),

@@ -100,6 +100,7 @@ def sitemap_pages(
         return
     seen.add(address)
     nested = []
+    kind = ""
     try:
         for kind, location, modified in _entries(address, opening):
             target = _joined(address, location)
@@ -114,7 +115,7 @@ def sitemap_pages(
         if on_read is not None:
             on_read(address)
     except UnreadableError as error:
-        reason = f"the sitemap ends there: {error}"
+        reason = f"the sitemap {'ends there' if kind else 'cannot be read'}: {error}"
         yield Skipped(address, reason, invalid=True, partial=True)
     for sitemap in nested:
         yield from sitemap_pages(sitemap, opening, depth + 1, seen, on_read)
