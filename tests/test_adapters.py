@@ -537,7 +537,7 @@ CITING = {
             "name": "hours.md",
             "url": "https://house.test/hours",
             "revision": "rev_1",
-            "cited": [{"id": "pas_1", "text": "We open at nine."}, {"no": "passage"}],
+            "passages": [{"id": "pas_1", "text": "We open at nine."}, {"no": "passage"}],
         }
     ],
 }

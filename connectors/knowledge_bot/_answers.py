@@ -2,7 +2,7 @@
 
 The interface has one field for it all, `answer` (section 2, "Message answer"). A service may name
 its sources as data too, in fields that the interface does not know: `sources`, a list of objects
-with a `name` and perhaps the passages that were `cited`, and `found`. Those fields win. Without
+with a `name` and perhaps the `passages` that were used, and `found`. Those fields win. Without
 them the text is read as the embedded service writes it: the answer, an empty line, and `Sources: `
 with the names.
 """
@@ -145,7 +145,7 @@ def _cited(sources: "Sequence[Any]", found: bool | None) -> "Iterator[Passage]":
     from knowledge_bot.models import Passage
 
     for source in sources:
-        passages = source.get("cited") if isinstance(source, dict) else None
+        passages = source.get("passages") if isinstance(source, dict) else None
         for one in passages if isinstance(passages, list) else ():
             try:
                 yield Passage.model_validate(

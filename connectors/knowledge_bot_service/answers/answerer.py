@@ -63,19 +63,24 @@ class NoAnswerError(RefusedError):
 
 
 class CitedPassage(BaseModel):
-    """A passage that an answer was given from, by the id that a search has for it."""
+    """A passage that an answer was given from, by the id that a search has for it.
+
+    `quote` is what fits the question best in its `text`, word for word, and `place` the number from
+    which the text of its source may be shown.
+    """
 
     model_config = ConfigDict(frozen=True)
 
     id: str
     text: str
+    quote: str
+    place: int
 
 
 class CitedSource(BaseModel):
-    """A source that an answer names, and the `revision` of it that the answer was given from.
+    """A source that an answer names: its `passages` that the answer uses, of this `revision`.
 
-    `url` is a web page's, `passages` are the places of those that the answer uses, `quote` is what
-    fits the question best in them, word for word, and `cited` are these passages themselves.
+    `url` is a web page's.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -84,16 +89,14 @@ class CitedSource(BaseModel):
     name: str
     url: str | None = None
     revision: str
-    passages: tuple[int, ...]
-    quote: str = ""
-    cited: tuple[CitedPassage, ...] = ()
+    passages: tuple[CitedPassage, ...]
 
 
 class AnsweredMessage(Message):
     """A message, with what the service says beside the documented fields (interface section 2).
 
     `sources` are those that the answer names, in its order. `found` is False if nothing was found
-    in the sources, or nothing that is sure to answer, and left out if nothing was looked for.
+    in the sources, or nothing that is sure to answer, and None if nothing was looked for.
     """
 
     sources: tuple[CitedSource, ...]
@@ -136,10 +139,13 @@ def _cited(used: Sequence[Ranked]) -> CitedSource:
         name=hit.source_name,
         url=hit.source_url,
         revision=hit.source_revision,
-        passages=tuple(dict.fromkeys(one.hit.passage for one in used)),
-        quote="\n".join(dict.fromkeys(one.statements[one.best].text for one in used)),
-        cited=tuple(
-            CitedPassage(id=one.hit.public_id, text=one.hit.text)
+        passages=tuple(
+            CitedPassage(
+                id=one.hit.public_id,
+                text=one.hit.text,
+                quote=one.statements[one.best].text,
+                place=one.hit.passage,
+            )
             for one in {one.hit.passage: one for one in used}.values()
         ),
     )

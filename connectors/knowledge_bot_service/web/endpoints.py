@@ -286,7 +286,6 @@ async def upload_source(post: PostOf) -> _Created | Response:
     dependencies=[JSON],
     responses=described(404, 424, 503),
     response_model=Wrapped[AnsweredMessage],
-    response_model_exclude_none=True,
 )
 async def send_message(
     body: Wrapped[NewMessage], post: PostOf
@@ -294,7 +293,7 @@ async def send_message(
     """Ask a bot, in a conversation or as the first message of a new one.
 
     Beside the documented fields, `sources` lists the sources that the answer names, and `found`
-    says whether anything was found; it is left out if nothing was looked for.
+    says whether anything was found; it is null if nothing was looked for.
     """
     new = body.value
 

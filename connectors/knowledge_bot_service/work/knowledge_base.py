@@ -552,8 +552,7 @@ class KnowledgeBase:
 
 def _answer_of(value: BaseModel) -> str:
     """The body of an answer with a value."""
-    dumped = value.model_dump_json(exclude_none=isinstance(value, AnsweredMessage))
-    return f'{{"value":{dumped}}}'
+    return f'{{"value":{value.model_dump_json()}}}'
 
 
 def _is_soon_ready(size: int | None) -> bool:

@@ -180,8 +180,9 @@ def test_a_passage_that_an_answer_quotes_is_shown_with_what_is_before_it(
     add_text(http, "Long", f"{LONG}\n\nThe canoes are kept by Ruth Okafor.\n\n{LONG}")
     fresh.wait_until_ready()
     cited = ask(http, "Where are the canoes kept by Ruth Okafor?")["sources"][0]
-    shown = text_of(http, cited["id"], passage=cited["passages"][0], limit=5)
-    place = [one["id"] for one in shown["passages"]].index(cited["passages"][0])
+    named = cited["passages"][0]["place"]
+    shown = text_of(http, cited["id"], passage=named, limit=5)
+    place = [one["id"] for one in shown["passages"]].index(named)
     assert place == 2
     assert "Ruth Okafor" in shown["passages"][place]["text"]
     assert shown["previous"] is not None

@@ -86,8 +86,8 @@ export function answered(answer, sources) {
 }
 
 function link({ id, name, passages }, text) {
-  const passage = passages?.length ? `/${passages[0]}` : "";
-  const href = `#sources/${encodeURIComponent(id)}${passage}`;
+  const place = passages?.[0]?.place;
+  const href = `#sources/${encodeURIComponent(id)}${place === undefined ? "" : `/${place}`}`;
   const made = element("a", { href, title: name }, name);
   made.addEventListener("click", () => {
     opened = { href, text };
