@@ -75,9 +75,10 @@ class Settings(BaseModel):
         field = {"bot_id": "default_bot_id", "collections": "default_collection_id"}[name]
         found: T | str | None = getattr(self.extra, field) if given is None else given
         if found is None:
-            raise ConfigurationError(
-                f"{name}: it is not given, and the connection {self.conn_id!r} has no {field!r} in "
-                "its extra"
+            raise ConfigurationError.of(
+                name,
+                f"it is not given, and the connection {self.conn_id!r} has no {field!r} in "
+                "its extra",
             )
         return found
 

@@ -226,17 +226,18 @@ class _BaseClient(Endpoints):
 
     # What both clients do around an attempt
 
-    def _check(self, request: Request[T]) -> None:
+    def _check(self, what: object, *, changes: bool = True) -> None:
         """Refuse what cannot be sent.
 
         Raises:
             ConfigurationError: the client is closed, or there is no key to change anything with.
         """
         if self._is_closed:
-            raise ConfigurationError(f"{request}: this client is closed; make a new one")
-        if request.method != "GET" and self._configuration.api_key is None:
-            raise ConfigurationError(
-                f"{request}: no API key; pass api_key= or set {API_KEY_VARIABLE}. Nothing was sent"
+            raise ConfigurationError(f"{what}: this client is closed; make a new one")
+        if changes and self._configuration.api_key is None:
+            raise ConfigurationError.of(
+                "api_key",
+                f"no API key for {what}; pass api_key= or set {API_KEY_VARIABLE}. Nothing was sent",
             )
 
     def _steps(self, request: Request[T]) -> Steps[T]:
@@ -371,7 +372,7 @@ class Client(_BaseClient, SyncDriver):
         self.close()
 
     def _call(self, request: Request[T]) -> T:
-        self._check(request)
+        self._check(request, changes=request.method != "GET")
         if (tracing := self._tracing()) is None:
             return self._send_with_retries(request)
         with tracing.call(request) as span:
@@ -481,7 +482,7 @@ class AsyncClient(_BaseClient, AsyncDriver):
         await self.aclose()
 
     def _call(self, request: Request[T]) -> Coroutine[Any, Any, T]:
-        self._check(request)
+        self._check(request, changes=request.method != "GET")
         if (tracing := self._tracing()) is None:
             return self._send_with_retries(request)
         return self._traced(request, tracing)

@@ -539,7 +539,7 @@ class Endpoints:
         *,
         bot_id: str | None = None,
         collections: Collections | None = None,
-        limit: int = 10,
+        limit: int = 5,
     ) -> "Request[list[Passage]]":
         """Return the passages that fit a question best, where `passages` is announced.
 

@@ -138,9 +138,10 @@ def given_key(key: object) -> str | None:
         ConfigurationError: it is empty, longer than 255 characters, or holds others than ASCII.
     """
     if key is not None and not (isinstance(key, str) and _KEY.fullmatch(key)):
-        raise ConfigurationError(
-            "idempotency_key: expected 1 to 255 characters of ASCII without spaces, quotes, commas "
-            f"and backslashes, not {str(key)[:80]!r}"
+        raise ConfigurationError.of(
+            "idempotency_key",
+            "expected 1 to 255 characters of ASCII without spaces, quotes, commas and backslashes, "
+            f"not {str(key)[:80]!r}",
         )
     return key
 

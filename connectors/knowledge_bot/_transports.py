@@ -230,8 +230,8 @@ def ssl_context(verify: bool | str | ssl.SSLContext) -> ssl.SSLContext:
         return _unverified_context()
     named: Any = verify  # whatever a file of settings holds
     if not isinstance(named, str | os.PathLike) or not os.fspath(named):
-        raise ConfigurationError(
-            f"verify: expected True, False, a file's path or an ssl.SSLContext, not {verify!r}"
+        raise ConfigurationError.of(
+            "verify", f"expected True, False, a file's path or an ssl.SSLContext, not {verify!r}"
         )
     return _loaded_context(os.fspath(named), None, "verify")
 
@@ -246,7 +246,7 @@ def _loaded_context(file: str | None, folder: str | None, named_by: str) -> ssl.
     try:
         return ssl.create_default_context(cafile=file, capath=folder)
     except OSError as error:
-        raise ConfigurationError(f"{named_by}: cannot load {file or folder!r}: {error}") from error
+        raise ConfigurationError.of(named_by, f"cannot load {file or folder!r}: {error}") from error
 
 
 @functools.lru_cache(maxsize=1)
@@ -530,7 +530,7 @@ class _Injected:
 
     def _request(self, request: HTTPRequest, body: Any) -> Any:
         if self._client.is_closed:
-            raise ConfigurationError("http_client: it is closed; nothing was sent")
+            raise ConfigurationError.of("http_client", "it is closed; nothing was sent")
         ours = {name.lower() for name, _ in request.headers}
         # Headers of the client, such as a gateway's, go along.
         inherited = [(k, v) for k, v in self._client.headers.multi_items() if k.lower() not in ours]
@@ -606,8 +606,8 @@ def _library_of(client: object, kind: str) -> Any:
         name = cls.__module__.partition(".")[0]
         if name in ("httpx", "httpx2") and cls.__name__ == kind:
             return sys.modules[name]
-    raise ConfigurationError(
-        f"http_client: expected an httpx.{kind} or httpx2.{kind}, not {type(client).__name__}"
+    raise ConfigurationError.of(
+        "http_client", f"expected an httpx.{kind} or httpx2.{kind}, not {type(client).__name__}"
     )
 
 

@@ -248,7 +248,7 @@ def _add_reading(server: MCPServer[None], upstream: Upstream, callers: "_Callers
     async def search(query: _Question) -> SearchResults:
         """Find the passages that fit a question best; fetch gives their texts. No bot is asked."""
         async with _requesting(upstream):
-            found = await callers.client.search(query)
+            found = await callers.client.search(query, limit=10)
         return SearchResults(
             results=[SearchResult(id=one.id, title=one.name, url=_url_of(one)) for one in found]
         )

@@ -15,6 +15,7 @@ from knowledge_bot import (
 )
 from knowledge_bot.adapters import require
 from knowledge_bot.errors import MissingExtraError
+from refusals import refused
 
 
 def subclasses(kind):
@@ -66,6 +67,9 @@ def test_a_wrong_argument_is_named():
     assert caught.value.argument == "bot_id"
     assert pickle.loads(pickle.dumps(caught.value)).argument == "bot_id"
     assert ConfigurationError("Nothing was given").argument is None
+    for option in ("verify", "http_client", "timeout", "max_retries"):
+        with refused(option):
+            Client("key", "https://service.test", **{option: -5})
 
 
 def test_a_missing_extra_is_named():

@@ -10,8 +10,7 @@ from knowledge_bot import ConfigurationError
 
 @contextmanager
 def refused(argument: str) -> Iterator[pytest.ExceptionInfo[ConfigurationError]]:
-    """What the block does must be refused, with an error that begins with this argument."""
+    """What the block does must be refused, with an error that names this argument."""
     with pytest.raises(ConfigurationError) as caught:
         yield caught
-    named = caught.value.argument or str(caught.value).partition(":")[0]
-    assert named == argument, caught.value
+    assert caught.value.argument == argument, caught.value

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypedDict, TypeVar, 
 
 from knowledge_bot._answers import Answer
 from knowledge_bot._client import AsyncClient, Client
-from knowledge_bot._configuration import API_KEY_VARIABLE
 from knowledge_bot._endpoints import check_number, identifier
 from knowledge_bot._freshness import awith_freshness, ledger_of
 from knowledge_bot.checks._questions import Question, is_slow_to_judge, needs_ledger
@@ -276,12 +275,7 @@ def _prepared(
 ) -> "tuple[Schedule, C, Ledger | None]":
     """Return what to do, with which client, and with which ledger if a question needs one."""
     schedule = Schedule(_bots(bot_id), questions, Options(**options))
-    if client._is_closed:  # noqa: SLF001 - the core's own, not a user's
-        raise ConfigurationError("check: the client is closed; make a new one")
-    if client._configuration.api_key is None:  # noqa: SLF001 - as above
-        raise ConfigurationError(
-            f"check: no API key; pass api_key= or set {API_KEY_VARIABLE}. Nothing was sent"
-        )
+    client._check("check")  # noqa: SLF001 - the core's own, not a user's
     if not any(map(needs_ledger, schedule.questions)):
         known = None
     elif ledger is None:

@@ -78,7 +78,7 @@ def conversations(connection: Connection, bot: str) -> "Sequence[Conversation]":
 @click.option(
     "--limit",
     type=click.IntRange(1, 40),
-    default=10,
+    default=5,
     show_default=True,
     help="How many passages at most.",
 )

@@ -75,21 +75,24 @@ def check_supported(options: "Ingestion", extensions: Mapping[str, Mapping[str, 
     """
     sources = extensions.get("sources")
     if options.wait_ready and sources is None:
-        raise UnsupportedError(
-            "wait_ready: the service does not announce the extension 'sources', so nobody can see "
-            "what is ready there. Nothing was sent"
+        raise UnsupportedError.of(
+            "wait_ready",
+            "the service does not announce the extension 'sources', so nobody can see what is "
+            "ready there. Nothing was sent",
         )
     if options.prune and not callable(options.prune) and not (sources or {}).get("manage"):
         if sources is not None:
-            raise UnsupportedError(
-                "prune: this API key may not delete sources. Nothing was sent. Use one with the "
-                "role manage"
+            raise UnsupportedError.of(
+                "prune",
+                "this API key may not delete sources. Nothing was sent. Use one with the role "
+                "manage",
             )
-        raise UnsupportedError(
-            "prune: the service does not announce 'sources', so nothing can be removed there. "
+        raise UnsupportedError.of(
+            "prune",
+            "the service does not announce 'sources', so nothing can be removed there. "
             "Nothing was sent. Pass a function that removes a source (`kbot ingest "
             "--prune-command`), or remove by hand what `kbot ledger gone` and `kbot ledger "
-            "superseded` list, and then `kbot ledger forget` it"
+            "superseded` list, and then `kbot ledger forget` it",
         )
 
 

@@ -206,9 +206,10 @@ class Run:
     def _open(self, alive: Callable[[], bool]) -> None:
         options, store = self._options, None
         if isinstance(options.prune, PrunePlan) and options.prune.service != self._service:
-            raise ConfigurationError(
-                f"prune: the plan is for {options.prune.service}, not for {self._service}. Nothing "
-                "was removed"
+            raise ConfigurationError.of(
+                "prune",
+                f"the plan is for {options.prune.service}, not for {self._service}. Nothing was "
+                "removed",
             )
         if options.ledger is not None:
             store = Store(

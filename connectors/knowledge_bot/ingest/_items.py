@@ -148,7 +148,7 @@ class File(_Item):
 
     # Not a `Path`: making one costs more than everything else about an unchanged file.
     path: Annotated[str, BeforeValidator(os.fspath)]
-    name: str = ""
+    name: Annotated[str, BeforeValidator(lambda given: given or "")] = ""
     open: Callable[[], BinaryIO] | None = Field(default=None, repr=False, exclude=True)
 
     if TYPE_CHECKING:  # as above
@@ -157,7 +157,7 @@ class File(_Item):
             self,
             *,
             path: str | os.PathLike[str],
-            name: str = "",
+            name: str | None = None,
             open: Callable[[], BinaryIO] | None = None,  # noqa: A002 - the field
             collections: Collections | None = None,
             key: str | None = None,

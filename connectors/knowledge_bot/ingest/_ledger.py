@@ -235,9 +235,10 @@ class Ledger:
 
     def __init__(self, address: str | os.PathLike[str]) -> None:
         if not isinstance(address, str | os.PathLike):
-            raise ConfigurationError(
-                "ledger: expected a Ledger, its address (sqlite:///file or postgresql://…) or the "
-                f"path of a SQLite file, not {type(address).__name__}"
+            raise ConfigurationError.of(
+                "ledger",
+                "expected a Ledger, its address (sqlite:///file or postgresql://…) or the path of "
+                f"a SQLite file, not {type(address).__name__}",
             )
         self._address = os.fspath(address)
 

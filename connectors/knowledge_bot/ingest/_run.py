@@ -23,7 +23,6 @@ from typing import (
 )
 
 from knowledge_bot._client import AsyncClient, Client
-from knowledge_bot._configuration import API_KEY_VARIABLE
 from knowledge_bot._endpoints import (
     Collections,
     check_number,
@@ -194,19 +193,20 @@ class Ingestion:
                 check_number(name, value, least, most, whole=name in ("concurrency", "limit"))
         known = isinstance(self.prune, bool | PrunePlan) or self.prune == "excluded"
         if not (known or callable(self.prune)):
-            raise ConfigurationError(
-                f"prune: expected True, False, 'excluded', a function or a plan, not {self.prune!r}"
+            raise ConfigurationError.of(
+                "prune",
+                f"expected True, False, 'excluded', a function or a plan, not {self.prune!r}",
             )
         if self.ledger is None and (self.prune or self.wait_ready):
             needs = "prune" if self.prune else "wait_ready"
-            raise ConfigurationError(f"{needs}: needs a ledger, which knows the sources")
+            raise ConfigurationError.of(needs, "needs a ledger, which knows the sources")
         if self.on_unknown not in get_args(OnUnknown):
-            raise ConfigurationError(
-                f"on_unknown: expected 'hold' or 'resend', not {self.on_unknown!r}"
+            raise ConfigurationError.of(
+                "on_unknown", f"expected 'hold' or 'resend', not {self.on_unknown!r}"
             )
         origin: object = self.origin
         if origin is not None and not (isinstance(origin, str) and origin.strip()):
-            raise ConfigurationError(f"origin: expected a name, not {self.origin!r}")
+            raise ConfigurationError.of("origin", f"expected a name, not {self.origin!r}")
         object.__setattr__(self, "on_progress", _shown(self.on_progress, self.progress))
         for name, fits, wanted in (
             ("ledger", self.ledger is None or isinstance(self.ledger, Ledger), "a Ledger"),
@@ -216,7 +216,7 @@ class Ingestion:
         ):
             if not fits:
                 kind = type(getattr(self, name)).__name__
-                raise ConfigurationError(f"{name}: expected {wanted}, not {kind}")
+                raise ConfigurationError.of(name, f"expected {wanted}, not {kind}")
 
     def run(self, client: Client, items: Iterable[object]) -> Report:
         """Ingest the items and return when that is done; see `ingest`."""
@@ -232,9 +232,9 @@ class Ingestion:
     ) -> Report:
         """Ingest the items; see `aingest`."""
         if not isinstance(client, AsyncClient):
-            raise ConfigurationError(
-                f"client: expected an AsyncClient, not {type(client).__name__}; ingest takes a "
-                "Client"
+            raise ConfigurationError.of(
+                "client",
+                f"expected an AsyncClient, not {type(client).__name__}; ingest takes a Client",
             )
         asked = threading.Event()
         run = self._new_run(client, Sender(client), items, asked)
@@ -268,11 +268,11 @@ class Ingestion:
     ) -> Run:
         several = isinstance(items, Iterable | AsyncIterable)
         if not several or isinstance(items, str | bytes | dict) or hasattr(items, "identity"):
-            raise ConfigurationError(
-                f"items: expected several items, as in a list, not {type(items).__name__}"
+            raise ConfigurationError.of(
+                "items", f"expected several items, as in a list, not {type(items).__name__}"
             )
         if not self.dry_run:
-            _check_can_create(client)
+            client._check("ingest")  # noqa: SLF001 - the core's own, not a user's
         origin = self.origin or getattr(items, "origin", None)
         if self.origin is not None and hasattr(items, "named"):
             items = items.named(self.origin)
@@ -347,23 +347,14 @@ def check_names(options: Mapping[str, object], known: type) -> None:
         raise TypeError(f"there is no option {name!r} here. {hint}Nothing was sent")
 
 
-def _check_can_create(client: Client | AsyncClient) -> None:
-    if client._is_closed:  # noqa: SLF001 - the core's own, not a user's
-        raise ConfigurationError("ingest: the client is closed; make a new one. Nothing was sent")
-    if client._configuration.api_key is None:  # noqa: SLF001 - as above
-        raise ConfigurationError(
-            f"ingest: no API key; pass api_key= or set {API_KEY_VARIABLE}. Nothing was sent"
-        )
-
-
 class _BlockingRun:
     """A run in its own event loop and thread, while the caller's thread waits."""
 
     def __init__(self, options: Ingestion, client: Client, items: Iterable[object]) -> None:
         if not isinstance(client, Client):
-            raise ConfigurationError(
-                f"client: expected a Client, not {type(client).__name__}; aingest takes an "
-                "AsyncClient"
+            raise ConfigurationError.of(
+                "client",
+                f"expected a Client, not {type(client).__name__}; aingest takes an AsyncClient",
             )
         self._options, self._asked = options, threading.Event()
         # It awaits if it can, since a thread for each request costs twice the CPU. A subclass, or a
@@ -515,4 +506,4 @@ def _opened(opening: Callable[[], BinaryIO]) -> BinaryIO:
     try:
         return opening()
     except Exception as error:
-        raise ConfigurationError(f"file: cannot be opened: {error}") from error
+        raise ConfigurationError.of("file", f"cannot be opened: {error}") from error

@@ -134,7 +134,7 @@ class MemoryService:
                     raise ConfigurationError(f"{given!r} is not an id of the form {prefix}…")
         self.extensions = frozenset(self.extensions)
         if unknown := self.extensions - ANNOUNCED.keys():
-            raise ConfigurationError(f"extensions: {', '.join(map(repr, unknown))} is not one")
+            raise ConfigurationError.of("extensions", f"{', '.join(map(repr, unknown))} is not one")
         self.announcement: str = ", ".join(ANNOUNCED[name] for name in sorted(self.extensions))
         self._sources, self._keys = Sources(self.sources), Keys()
         self._conversations: dict[str, str] = {}
@@ -174,8 +174,8 @@ class MemoryService:
             times: how many requests.
         """
         if not 400 <= status <= 599:
-            raise ConfigurationError(
-                f"status: expected 400 to 599, not {status!r}; see answer_next"
+            raise ConfigurationError.of(
+                "status", f"expected 400 to 599, not {status!r}; see answer_next"
             )
         headers = {} if retry_after is None else {"retry-after": f"{retry_after:g}"}
         body = json.dumps({"code": code, "message": message}).encode()
@@ -226,7 +226,7 @@ class MemoryService:
 
     def _expect(self, fault: _Fault, times: int) -> None:
         if times < 1:
-            raise ConfigurationError(f"times: expected 1 or more, not {times!r}")
+            raise ConfigurationError.of("times", f"expected 1 or more, not {times!r}")
         with self._lock:
             self._faults += [fault] * times
 
@@ -451,18 +451,19 @@ class MemoryService:
 def _check(bots: Any, collections: Any) -> None:
     """Check the arguments of a test, which may be untyped."""
     if isinstance(collections, str) or not isinstance(collections, Iterable):
-        raise ConfigurationError("collections: expected several ids, or names by id")
+        raise ConfigurationError.of("collections", "expected several ids, or names by id")
     if not isinstance(bots, Mapping):
-        raise ConfigurationError(
-            f"bots: expected what each bot answers, by id, not {type(bots).__name__}"
+        raise ConfigurationError.of(
+            "bots", f"expected what each bot answers, by id, not {type(bots).__name__}"
         )
     for bot, answers in bots.items():
         if not isinstance(answers, Mapping) and (
             not callable(answers) or inspect.iscoroutinefunction(answers)
         ):
-            raise ConfigurationError(
-                f"bots: what {bot} answers is neither a mapping nor a function that returns a "
-                f"string, but {type(answers).__name__}"
+            raise ConfigurationError.of(
+                "bots",
+                f"what {bot} answers is neither a mapping nor a function that returns a "
+                f"string, but {type(answers).__name__}",
             )
 
 

@@ -53,7 +53,7 @@ def compared(
         ConfigurationError: an option cannot be used.
     """
     if compare not in ("content", "lastmod") and not (compare is None and dated_by is None):
-        raise ConfigurationError(f"compare: expected 'content' or 'lastmod', not {compare!r}")
+        raise ConfigurationError.of("compare", f"expected 'content' or 'lastmod', not {compare!r}")
     check_number("rate", rate, 0.001)
     check_flag("allow_private", allow_private)
     check_flag("reread", reread)

@@ -177,11 +177,13 @@ def check_document(address: object) -> None:
         ConfigurationError: it is neither, or there is no such file.
     """
     if not isinstance(address, str) or not address.strip():
-        raise ConfigurationError(f"address: expected an address or a path, not {address!r}")
+        raise ConfigurationError.of("address", f"expected an address or a path, not {address!r}")
     if not _is_fetched(address) and not Path(address).is_file():
         if "://" in address:
-            raise ConfigurationError(f"address: {address} is not an http:// or https:// address")
-        raise ConfigurationError(f"address: there is no file {address}")
+            raise ConfigurationError.of(
+                "address", f"{address} is not an http:// or https:// address"
+            )
+        raise ConfigurationError.of("address", f"there is no file {address}")
 
 
 def check_flag(name: str, value: object) -> None:
@@ -191,7 +193,7 @@ def check_flag(name: str, value: object) -> None:
         ConfigurationError: it is neither.
     """
     if not isinstance(value, bool):
-        raise ConfigurationError(f"{name}: expected True or False, not {value!r}")
+        raise ConfigurationError.of(name, f"expected True or False, not {value!r}")
 
 
 def patterns_of(name: str, given: str | Iterable[str]) -> list[str]:
@@ -202,12 +204,12 @@ def patterns_of(name: str, given: str | Iterable[str]) -> list[str]:
     """
     several = [given] if isinstance(given, str) else given
     if not isinstance(several, Iterable):
-        raise ConfigurationError(
-            f"{name}: expected a pattern or a list of patterns, not {type(given).__name__}"
+        raise ConfigurationError.of(
+            name, f"expected a pattern or a list of patterns, not {type(given).__name__}"
         )
     found = list(several)
     if not all(isinstance(pattern, str) for pattern in found):
-        raise ConfigurationError(f"{name}: expected patterns as strings")
+        raise ConfigurationError.of(name, "expected patterns as strings")
     return found
 
 
@@ -222,8 +224,8 @@ def pattern_of(ignore: str | None) -> "re.Pattern[str] | None":
     try:
         return re.compile(ignore)
     except (re.error, TypeError, RecursionError, OverflowError) as error:
-        problem = f"ignore: {ignore!r} is not a regular expression: {error}"
-        raise ConfigurationError(problem) from None
+        problem = f"{ignore!r} is not a regular expression: {error}"
+        raise ConfigurationError.of("ignore", problem) from None
 
 
 def skipped_address(address: str, place: str) -> Skipped | None:

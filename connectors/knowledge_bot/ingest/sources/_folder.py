@@ -61,15 +61,15 @@ def from_folder(
     """
     root = Path(folder).resolve()
     if not os.path.isdir(root):  # noqa: PTH112 - before Python 3.14 a Path raises here
-        raise ConfigurationError(f"folder: {os.fspath(folder)!r} is not a folder")
+        raise ConfigurationError.of("folder", f"{os.fspath(folder)!r} is not a folder")
     several = [patterns] if isinstance(patterns, str) else list(patterns)
     matches = None
     try:
         if several != ["*"]:
             matches = re.compile("|".join(f"(?:{expression(each)})" for each in several)).fullmatch
     except re.error as error:
-        raise ConfigurationError(
-            f"patterns: {', '.join(several)} cannot be used: {error.msg}"
+        raise ConfigurationError.of(
+            "patterns", f"{', '.join(several)} cannot be used: {error.msg}"
         ) from None
     name = str(root)
     if matches is not None:  # the same folder with other patterns is another origin
@@ -81,7 +81,7 @@ def from_folder(
         left_out += patterns_of("exclude", exclude)
     excluding = matching(left_out)
     if marker is not None and (not marker or "/" in marker):
-        raise ConfigurationError(f"marker: expected the name of a file, not {marker!r}")
+        raise ConfigurationError.of("marker", f"expected the name of a file, not {marker!r}")
     found = Folder(str(root), str(root), name, matches, excluding, hidden, marker)
     return found if origin is None else found.named(origin)
 
@@ -315,7 +315,7 @@ def matching(patterns: list[str], option: str = "exclude") -> Callable[[str], bo
     try:
         spec: Any = GitIgnoreSpec.from_lines(patterns)
     except ValueError as error:
-        raise ConfigurationError(f"{option}: {error}") from None
+        raise ConfigurationError.of(option, str(error)) from None
     return lambda relative: bool(spec.match_file(relative))
 
 

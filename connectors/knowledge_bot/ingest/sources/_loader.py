@@ -91,9 +91,10 @@ def from_loader(
     ):
         return Found(partial(_resources, loader, name, key), origin, local_keys=True)
     if not is_loader(loader):
-        raise ConfigurationError(
-            f"loader: expected an object with one of the methods {', '.join(LOADING)}, or "
-            f"documents, not {type(loader).__name__}"
+        raise ConfigurationError.of(
+            "loader",
+            f"expected an object with one of the methods {', '.join(LOADING)}, or "
+            f"documents, not {type(loader).__name__}",
         )
     take = partial(_documents, loader, name, key)
     several = once(take(), "documents") if isinstance(loader, Iterator) else take

@@ -83,10 +83,12 @@ def from_objects(
     try:
         kind = get_filesystem_class(place.protocol)
     except (ImportError, ValueError) as error:
-        raise ConfigurationError(f"address: {place.shown} cannot be reached: {error}") from None
+        raise ConfigurationError.of(
+            "address", f"{place.shown} cannot be reached: {error}"
+        ) from None
     if not isinstance(storage_options or {}, Mapping):
-        raise ConfigurationError(
-            f"storage_options: expected a mapping, not {type(storage_options).__name__}"
+        raise ConfigurationError.of(
+            "storage_options", f"expected a mapping, not {type(storage_options).__name__}"
         )
     options = dict(storage_options or {})
     hide = _Hiding(place.secrets | _secrets(options))
@@ -134,7 +136,7 @@ def objects_in(
     try:
         matches = re.compile(expression(f"/{pattern}")).fullmatch if pattern else None
     except re.error as error:
-        raise ConfigurationError(f"address: {pattern} cannot be used: {error.msg}") from None
+        raise ConfigurationError.of("address", f"{pattern} cannot be used: {error.msg}") from None
     several = patterns_of("exclude", exclude)
     name = f"{address}/{pattern}" if pattern else address
     check_flag("hidden", hidden)
@@ -376,21 +378,24 @@ class _Place:
     @classmethod
     def of(cls, address: object) -> "_Place":
         if not isinstance(address, str):
-            raise ConfigurationError(f"address: expected a string, not {type(address).__name__}")
+            raise ConfigurationError.of(
+                "address", f"expected a string, not {type(address).__name__}"
+            )
         protocol, colon, rest = address.partition("://")
         if not colon or not re.fullmatch(r"[a-z][a-z0-9+.-]*", protocol):
-            raise ConfigurationError(
-                "address: expected an address with a protocol, such as s3://bucket/docs/**; for a "
-                "folder use from_folder"
+            raise ConfigurationError.of(
+                "address",
+                "expected an address with a protocol, such as s3://bucket/docs/**; for a "
+                "folder use from_folder",
             )
         if "::" in rest:
-            raise ConfigurationError("address: chained protocols cannot be used")
+            raise ConfigurationError.of("address", "chained protocols cannot be used")
         if protocol in ("http", "https"):  # its pages cannot be listed
-            raise ConfigurationError("address: for pages use from_urls or from_sitemap")
+            raise ConfigurationError.of("address", "for pages use from_urls or from_sitemap")
         if re.search(r"\?[^/?*]*=", rest):
             # The message does not quote it: it may be a signature.
-            raise ConfigurationError(
-                "address: what follows the ? cannot be used; give options as storage_options"
+            raise ConfigurationError.of(
+                "address", "what follows the ? cannot be used; give options as storage_options"
             )
         parts = rest.split("/")
         first = next((i for i, part in enumerate(parts) if i and _WILDCARDS & set(part)), None)

@@ -63,11 +63,11 @@ def from_rows(
     columns = _columns(rows)
     for option, column in fields.items():
         if columns and isinstance(column, str) and column not in columns:
-            raise ConfigurationError(
-                f"{option}: there is no column {column!r}; there are {', '.join(columns)}"
+            raise ConfigurationError.of(
+                option, f"there is no column {column!r}; there are {', '.join(columns)}"
             )
     if not isinstance(rows, Iterable) and not hasattr(rows, "fetchone"):
-        raise ConfigurationError(f"rows: expected several rows, not {type(rows).__name__}")
+        raise ConfigurationError.of("rows", f"expected several rows, not {type(rows).__name__}")
     places = {column: place for place, column in enumerate(columns)}
     take = once(_texts(rows, fields, places), "rows")
     return Found(take, origin, local_keys=True)
@@ -84,7 +84,7 @@ def check_fields(fields: Mapping[str, Any]) -> None:
         named = isinstance(column, str) and column.strip()
         if not (optional or named or callable(column)):
             what = "an empty text" if isinstance(column, str) else type(column).__name__
-            raise ConfigurationError(f"{option}: expected a column or a function, not {what}")
+            raise ConfigurationError.of(option, f"expected a column or a function, not {what}")
 
 
 def _texts(

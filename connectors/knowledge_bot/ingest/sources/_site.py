@@ -115,10 +115,12 @@ def from_site(
         ConfigurationError: the address or an option cannot be used.
     """
     if holds_login(str(url)):
-        raise ConfigurationError("url: it holds a login, which is never stored; use headers")
+        raise ConfigurationError.of("url", "it holds a login, which is never stored; use headers")
     start = cleaned(str(url))
     if start is None:
-        raise ConfigurationError(f"url: {str(url)[:500]!r} is not an http:// or https:// address")
+        raise ConfigurationError.of(
+            "url", f"{str(url)[:500]!r} is not an http:// or https:// address"
+        )
     check_number("depth", depth, 0, whole=True)
     check_number("pages", pages, 1, whole=True)
     check_number("rate", rate, 0.001)
@@ -129,7 +131,7 @@ def from_site(
     check_flag("sitemaps", sitemaps)
     check_flag("reread", reread)
     if compare not in ("content", "lastmod"):
-        raise ConfigurationError(f"compare: expected 'content' or 'lastmod', not {compare!r}")
+        raise ConfigurationError.of("compare", f"expected 'content' or 'lastmod', not {compare!r}")
     including, excluding = patterns_of("include", include), patterns_of("exclude", exclude)
     origin = start
     if including:  # the same site with other patterns is another origin
