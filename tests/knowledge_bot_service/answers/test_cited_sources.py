@@ -26,6 +26,7 @@ def test_the_sources_of_an_answer_are_data_in_the_order_of_its_text(
         "Paddles": "The paddles are kept in the cellar by Ruth Okafor.",
     }.items():
         names[add_text(fresh_http, name, content)["id"]] = name
+    fresh.wait_until_ready()
     message = ask(fresh_http, "Where are the canoes and the paddles kept by Ruth Okafor?")
     words, _, listed = message["answer"].partition("\n\nSources: ")
     assert "boathouse" in words
@@ -48,6 +49,7 @@ def test_sources_of_one_name_are_told_apart(fresh: InProcess, fresh_http: httpx.
             "id"
         ],
     }
+    fresh.wait_until_ready()
     message = ask(fresh_http, "Which key opens the cellar of the old mill, the red or the blue?")
     assert message["answer"].endswith("\n\nSources: Note")
     assert {one["id"] for one in message["sources"]} == ids
