@@ -83,9 +83,9 @@ class _HttpcoreOnDemand:
         self._made: dict[int, Transport] = {}  # by how often the process was forked
 
     def send(self, request: HTTPRequest) -> HTTPResponse:
-        return (self._made.get(forks()) or self._make()).send(request)
+        return (self._made.get(forks()) or self.open()).send(request)
 
-    def _make(self) -> Transport:
+    def open(self) -> Transport:
         from knowledge_bot._httpcore import HttpcoreTransport
 
         keep_for_ever([*self._made.values()])
@@ -354,6 +354,12 @@ class Client(_BaseClient, SyncDriver):
         client._set_up(self._configuration)  # noqa: SLF001 - the other kind of client
         client._connections.announced = self._connections.announced  # noqa: SLF001 - as above
         return client
+
+    def _open(self) -> None:
+        """Prepare to send: load and make what is slow to load and make."""
+        transport = self._connections.transport
+        if isinstance(transport, _HttpcoreOnDemand):
+            transport.open()
 
     def close(self) -> None:
         """Close the connections, when no call is under way.

@@ -73,6 +73,17 @@ def test_a_call_that_nobody_traces_does_not_load_opentelemetry(scripted):
     assert "opentelemetry" not in loaded_by(f"from knowledge_bot import Client; {call}")
 
 
+@pytest.mark.parametrize(("items", "slow"), [(2, False), (500, True)])
+def test_a_run_with_few_items_does_not_load_aiohttp(scripted, items, slow):
+    url = scripted(reply_to=lambda _: answer(body=SOURCE)).url
+    texts = f"[Text(name=str(number), content='x') for number in range({items})]"
+    run = f"ingest(Client('k', {url!r}), {texts}, collections='col_1')"
+    loaded = loaded_by(
+        f"from knowledge_bot import Client; from knowledge_bot.ingest import *; {run}"
+    )
+    assert ("aiohttp" in loaded) == slow
+
+
 def test_every_public_name_is_there():
     for name in knowledge_bot.__all__:
         assert getattr(knowledge_bot, name) is not None

@@ -238,8 +238,9 @@ class Run:
         try:
             while (planned := await self._next()) is not None:
                 jobs = self._count_planned(planned)
+                if jobs:
+                    await self._sender.open(len(jobs))  # nothing is claimed that cannot be sent
                 if jobs and self._workers == 0:
-                    await self._sender.open()  # nothing is claimed that cannot be sent
                     await self._limiter.begin()
                 for job in jobs:
                     self._queue.put_nowait((1, next(self._numbers), job))

@@ -425,7 +425,7 @@ def _is_wrong_tls(error: BaseException) -> bool:
     """
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, ssl.SSLError):
-        cause = cause.__cause__
+        cause = cause.__cause__ or cause.__context__  # which httpcore hides
     return cause is not None and not isinstance(cause, ssl.SSLEOFError | ssl.SSLZeroReturnError)
 
 

@@ -7,8 +7,9 @@ import math
 import os
 import threading
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
+from functools import partial
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -17,6 +18,7 @@ from typing import (
     Protocol,
     Required,
     TypedDict,
+    TypeVar,
     Unpack,
     cast,
     get_args,
@@ -38,6 +40,8 @@ from knowledge_bot.ingest._plan import Job, OnUnknown
 from knowledge_bot.ingest._progress import ProgressBar
 from knowledge_bot.ingest._report import Outcome, Report, Stop
 
+T = TypeVar("T")
+
 Prune = bool | Literal["excluded"] | Callable[[Entry | SupersededSource], object] | PrunePlan
 """What happens to sources that are gone or superseded; see `IngestionOptions`."""
 
@@ -51,6 +55,12 @@ OnOutcome = Callable[[Outcome], object]
 _PING_TIMEOUT = 10.0
 _ABORT_TIMEOUT = 5.0
 
+# A signal that comes just before Python waits for a lock does not wake it, so it wakes by itself
+# after some time, in seconds.
+_LONGEST_UNHEARD = 0.25
+
+# How many items a blocking client sends itself. To load aiohttp costs as much as some more of them.
+_FEW = 200
 
 # The options that are numbers, and what they are between.
 _NUMBERS = (
@@ -357,13 +367,7 @@ class _BlockingRun:
                 f"expected a Client, not {type(client).__name__}; aingest takes an AsyncClient",
             )
         self._options, self._asked = options, threading.Event()
-        # It awaits if it can, since a thread for each request costs twice the CPU. A subclass, or a
-        # client with the caller's `http_client`, is called in threads.
-        sending: Client | AsyncClient = client
-        if type(client) is Client:
-            with contextlib.suppress(ConfigurationError):
-                sending = client.to_async()  # its connections end with the loop
-        self._run = options._new_run(client, Sender(sending), items, self._asked)  # noqa: SLF001 - of this module
+        self._run = options._new_run(client, Sender(client), items, self._asked)  # noqa: SLF001 - of this module
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def run(self) -> Report:
@@ -379,6 +383,8 @@ class _BlockingRun:
         with stop_on_signals(self._asked.set, wanted=self._options.handle_signals):
             thread.start()
             try:
+                while not wait([done], _LONGEST_UNHEARD).done:
+                    pass
                 return done.result()
             except BaseException:
                 if done.done():
@@ -405,29 +411,33 @@ class _BlockingRun:
 
     def _work(self, done: "Future[Report]") -> None:
         try:
-            with asyncio.Runner(loop_factory=self._new_loop) as runner:
+            with asyncio.Runner() as runner:
+                self._loop = runner.get_loop()
                 done.set_result(runner.run(self._run.run()))
         except BaseException as error:  # noqa: BLE001 - raised by result(), in the caller's thread
             done.set_exception(error)
 
-    def _new_loop(self) -> asyncio.AbstractEventLoop:
-        self._loop = asyncio.new_event_loop()
-        # Enough threads for a blocking client, the ledger and the reader.
-        self._loop.set_default_executor(ThreadPoolExecutor(self._options.concurrency + 4))
-        return self._loop
-
 
 class Sender:
     """Sends the requests of a run. It awaits an asynchronous client; a blocking one is in threads.
+
+    A thread for each request costs twice the CPU. So a blocking client sends a few items, as in
+    most nights, and an asynchronous one many; but a subclass, or a client with the caller's
+    `http_client`, sends them all.
 
     Args:
         client: the client; what may be tried again by itself goes through it.
     """
 
     def __init__(self, client: Client | AsyncClient) -> None:
+        self._use(client)
+        self._few = type(client) is Client and not client._connections.given  # noqa: SLF001 - the core's own
+        self._expected = 0
+
+    def _use(self, client: Client | AsyncClient) -> None:
         self._patient: Any = client
         # The engine retries by itself, so that the whole run slows down.
-        self._client: Any = client._derive(max_retries=0)  # noqa: SLF001 - the core's own
+        self._client: Any = client._derive(max_retries=0)  # noqa: SLF001 - as above
         self._awaits = isinstance(client, AsyncClient)
 
     @property
@@ -435,10 +445,15 @@ class Sender:
         """What the service announced, as far as it was asked."""
         return self._client._connections.announced.extensions or {}  # noqa: SLF001 - as above
 
-    async def open(self) -> None:
-        """Prepare to send, so that nothing is claimed before it can be sent."""
-        if self._awaits:
-            await self._client._open()  # noqa: SLF001 - as above
+    async def open(self, count: int) -> None:
+        """Prepare to send more items, so that nothing is claimed before it can be sent."""
+        first = self._expected == 0
+        self._expected += count
+        if self._few and self._expected > _FEW:
+            self._few, first = False, True
+            self._use(self._patient.to_async())  # its connections end with the loop
+        if first:
+            await self._done(self._client._open)  # noqa: SLF001 - as above
 
     async def send(self, job: Job) -> tuple[str, str | None]:
         """Send an item once; return id and revision of its source, or raise a `KnowledgeBotError`.
@@ -450,12 +465,12 @@ class Sender:
         if callable(opening):
             fields["file"] = await asyncio.to_thread(_opened, opening)
         try:
-            if type(self._client) is not AsyncClient:  # a subclass may do more than send
+            if type(self._client) not in (Client, AsyncClient):  # a subclass may do more than send
                 source = await self._done(getattr(self._client, method), **fields)
                 return str(source.id), getattr(source, "revision", None)
             request = getattr(AsyncClient, method)(**fields)
             request.read = read_source_reference
-            sent: tuple[str, str | None] = await self._client._call(request)  # noqa: SLF001 - as above
+            sent: tuple[str, str | None] = await self._done(self._client._call, request)  # noqa: SLF001 - as above
             return sent
         finally:
             if callable(opening):
@@ -477,7 +492,23 @@ class Sender:
     async def _done(self, call: Callable[..., Any], *arguments: Any, **fields: Any) -> Any:
         if self._awaits:
             return await call(*arguments, **fields)
-        return await asyncio.to_thread(call, *arguments, **fields)
+        return await _in_a_thread(partial(call, *arguments, **fields))
+
+
+async def _in_a_thread(call: Callable[[], T]) -> T:
+    """Return the result of a blocking call. If the run is aborted, nobody waits for its thread."""
+    loop, done = asyncio.get_running_loop(), Future[T]()
+
+    def work() -> None:
+        try:
+            done.set_result(call())
+        except BaseException as error:  # noqa: BLE001 - raised where it is awaited
+            done.set_exception(error)
+
+    done.set_running_or_notify_cancel()
+    context = contextvars.copy_context()
+    threading.Thread(target=context.run, args=(work,), name="ingest request", daemon=True).start()
+    return await asyncio.wrap_future(done, loop=loop)
 
 
 def _call(job: Job) -> tuple[str, dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 import socket
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 
@@ -79,7 +80,7 @@ def test_a_port_without_tls_ends_a_run_at_once(send, ledger):
     with socket.create_server(("127.0.0.1", 0)) as listening, ThreadPoolExecutor(1) as threads:
 
         def answer_in_plain() -> None:
-            with listening.accept()[0] as connection:
+            with listening.accept()[0] as connection, suppress(ConnectionResetError):
                 connection.recv(100)
                 connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
                 while connection.recv(1000):  # or what is unread would reset it

@@ -363,19 +363,20 @@ def test_a_machine_that_is_dead_is_found_out_by_its_lease(tmp_path, postgresql, 
         assert until(lambda: len(list(Ledger(postgresql).unknown())) == 8, 30)
 
 
-def test_a_run_that_is_killed_before_it_can_send_leaves_nothing_unknown(tmp_path):
+@pytest.mark.parametrize(("items", "transport"), [(100, "httpcore"), (400, "aiohttp")])
+def test_a_run_that_is_killed_before_it_can_send_leaves_nothing_unknown(tmp_path, items, transport):
     """Loading the transport takes long here: nothing may be claimed meanwhile."""
     script = tmp_path / "slow.py"
     script.write_text(
         "import sys, time\n"
         "class Slow:\n"
         "    def find_spec(name, *arguments):\n"
-        "        if name == 'aiohttp':\n"
+        f"        if name == {transport!r}:\n"
         "            print('loading', flush=True)\n"
         "            time.sleep(60)\n"
         "sys.meta_path.insert(0, Slow)\n"
         "import ingest_worker\n"
-        "ingest_worker.ingested(*sys.argv[1:3], 100)\n"
+        f"ingest_worker.ingested(*sys.argv[1:3], {items})\n"
     )
     ledger = Ledger(tmp_path / "ledger.db")
     with counting(tmp_path) as server:
