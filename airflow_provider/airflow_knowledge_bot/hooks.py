@@ -303,6 +303,28 @@ class KnowledgeBotHook(BaseHook):
         """
         self.get_conn().delete_source(source_id, revision=revision)
 
+    def search(
+        self,
+        query: str,
+        *,
+        bot_id: str | None = None,
+        collections: list[str] | None = None,
+        limit: int = 5,
+    ) -> list[dict[str, Any]]:
+        """Return the passages that fit a question best, where the service announces `passages`.
+
+        Args:
+            query: the question; no bot is asked.
+            bot_id: look in the collections of this bot.
+            collections: look in these; with neither, in all that the API key sees.
+            limit: how many passages at most, 1 to 40.
+
+        Returns:
+            Of each `id`, `source_id`, `name`, `url`, `revision`, `text`, `score` and `found`.
+        """
+        found = self.get_conn().search(query, bot_id=bot_id, collections=collections, limit=limit)
+        return [passage.model_dump(mode="json") for passage in found]
+
     def test_connection(self) -> tuple[bool, str]:
         """Ping the service, then list its bots, so that a wrong key shows.
 
