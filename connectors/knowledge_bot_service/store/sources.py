@@ -4,12 +4,12 @@ import json
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from http import HTTPStatus
 from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from knowledge_bot.models import Collection
 from knowledge_bot_service.config.refusals import RefusedError, UnknownError
@@ -41,8 +41,7 @@ class Kind(StrEnum):
     FILE = "file"
 
 
-@dataclass(frozen=True, slots=True)
-class Material:
+class Material(BaseModel):
     """What a source is made from; kept until the source is ready or failed.
 
     A text is `content`, or, when it is long, the `file` of that text. An upload is a `file` with
@@ -52,23 +51,14 @@ class Material:
     `file` is a name in the data folder's material, removed when the source is done.
     """
 
+    model_config = ConfigDict(frozen=True)
+
     content: str | None = None
     file: str | None = None
     filename: str | None = None
     content_type: str | None = None
     url: str | None = None
-    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-
-    def to_json(self) -> str:
-        """The material as the job row keeps it."""
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> "Material":
-        """The reverse of `to_json`."""
-        values = json.loads(text)
-        headers = tuple((name, value) for name, value in values.pop("headers", ()))
-        return cls(**values, headers=headers)
+    headers: tuple[tuple[str, str], ...] = Field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +210,7 @@ class Store:
         AlreadyReplacedError when there is nothing to replace.
         """
         numbers = self.numbers_of(one.id for one in source.collections)
-        stored = material.to_json()
+        stored = material.model_dump_json()
 
         def insert(connection: sqlite3.Connection) -> tuple[SourceDetails, tuple[str, ...]]:
             replaced = None if replacing is None else _find_replaced(connection, replacing)
@@ -577,7 +567,7 @@ def _job(connection: sqlite3.Connection, public_id: str) -> Job | None:
         replaces=row["replaces"],
         name=row["name"],
         kind=Kind(row["kind"]),
-        material=Material.from_json(material),
+        material=Material.model_validate_json(material),
         collections=_collections_of(connection, row["id"]),
         begun=bool(row["begun"]),
     )

@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from http import HTTPStatus
 from itertools import chain
 from pathlib import Path
@@ -121,7 +121,9 @@ class KnowledgeBase:
         count: called with the outcome of each question: `answered`, `not_found` or `failed`.
 
     Attributes:
+        settings: what it was started with.
         catalog: the sources, as they are seen here.
+        workers: who processes the sources.
     """
 
     def __init__(
@@ -132,7 +134,7 @@ class KnowledgeBase:
         writer: "Writer | None" = None,
         count: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self._settings = settings
+        self.settings = settings
         self._count = count
         self._material = folder.material
         self._database = database
@@ -149,14 +151,13 @@ class KnowledgeBase:
         self._answering = ThreadPoolExecutor(_ANSWERING, "answering")
         self._writer = writer
         self._loop = asyncio.get_running_loop()
-        self._workers = Workers(
+        self.workers = Workers(
             self._database,
             self._store,
             folder=folder.material,
             policy=settings.fetch_policy,
             count=settings.workers,
             on_done=self._on_done,
-            on_slow=self._on_done,
         )
 
     def _offer(self, settings: Settings, *, sees_all: bool) -> None:
@@ -176,13 +177,8 @@ class KnowledgeBase:
         if not key.is_limited:
             return self
         seen = copy.copy(self)
-        seen._offer(key.limit(self._settings), sees_all=False)  # noqa: SLF001 - its own class
+        seen._offer(key.limit(self.settings), sees_all=False)  # noqa: SLF001 - its own class
         return seen
-
-    @property
-    def settings(self) -> Settings:
-        """What it was started with."""
-        return self._settings
 
     def __enter__(self) -> Self:
         for source in self._store.recover():
@@ -191,23 +187,18 @@ class KnowledgeBase:
                 size = _size_of(self._material / source.file)
             if _is_soon_ready(size):
                 self._backlog.add(source.public_id, source.collections)
-            self._workers.add(source.public_id, size)
+            self.workers.add(source.public_id, size)
         self._remove_orphans()
         self._removal.start()
-        self._workers.start()
+        self.workers.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._answering.shutdown()
-        self._workers.stop()
+        self.workers.stop()
         self._removal.stop()
         self._conversations.store_kept()
         self._database.close()
-
-    @property
-    def workers(self) -> Workers:
-        """Who processes the sources."""
-        return self._workers
 
     def collections(self) -> list[Collection]:
         """The collections, in the order of the settings."""
@@ -341,7 +332,7 @@ class KnowledgeBase:
                 source=source,
                 material=material,
                 public_id=work,
-                quota=self._settings.limits.sources,
+                quota=self.settings.limits.sources,
                 replacing=replacing,
                 done=what.done(work, _answer_of(source)) if isinstance(what, Keyed) else None,
             )
@@ -366,7 +357,13 @@ class KnowledgeBase:
             else:
                 await run_in_threadpool(write_text, path, content)
             content, file = None, path.name
-        return size, Material(content, file, sent.filename, sent.content_type, sent.url)
+        return size, Material(
+            content=content,
+            file=file,
+            filename=sent.filename,
+            content_type=sent.content_type,
+            url=sent.url,
+        )
 
     async def ask(
         self, bot: str, content: str, conversation: str | None, keyed: Keyed | None = None
@@ -391,7 +388,7 @@ class KnowledgeBase:
         """
         collections = self._bot(bot)
         with self._questions.one():
-            await self._backlog.wait(collections, self._settings.wait_for_sources)
+            await self._backlog.wait(collections, self.settings.wait_for_sources)
             asked, answer = await self._loop.run_in_executor(
                 self._answering, self._answer, bot, content, conversation, collections
             )
@@ -405,7 +402,7 @@ class KnowledgeBase:
             id=new_id("msg_"),
             answer=answer.text,
             conversation_id=conversation or new_id("conv_"),
-            created_at=_moment(created_at := now()),
+            created_at=datetime.fromtimestamp((created_at := now()) / 1000, UTC),
             sources=tuple(answer.sources),
             found=answer.found,
         )
@@ -463,7 +460,7 @@ class KnowledgeBase:
         if bot is not None:
             numbers = tuple(one for one in self._bot(bot) if one in numbers)
         with self._questions.one():
-            await self._backlog.wait(numbers, self._settings.wait_for_sources)
+            await self._backlog.wait(numbers, self.settings.wait_for_sources)
             return await self._loop.run_in_executor(
                 self._answering, self._finder.find, asked_in(query), numbers, limit
             )
@@ -495,7 +492,7 @@ class KnowledgeBase:
     ) -> None:
         if stored.exception() is None:
             self._on_gone(stored.result()[1])
-            self._workers.add(source, size)
+            self.workers.add(source, size)
             return
         self._on_done(source)
         if material.file is not None:
@@ -564,10 +561,6 @@ def _size_of(path: Path) -> int | None:
         return path.stat().st_size
     except OSError:
         return None
-
-
-def _moment(milliseconds: int) -> datetime:
-    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds)
 
 
 def _shortened(question: str) -> str:

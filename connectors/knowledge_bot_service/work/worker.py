@@ -74,8 +74,8 @@ class Workers:
         folder: where uploads and long texts are, and a fetched page while it is read.
         policy: what may be fetched.
         count: how many pages and long sources are worked on at the same time.
-        on_done: called, in a worker's thread, with a source's public id when it is ready or failed.
-        on_slow: called likewise when a small source turns out to take long.
+        on_done: called, in a worker's thread, with a source's public id when it is ready or failed,
+            or turns out to take long.
     """
 
     def __init__(
@@ -87,14 +87,12 @@ class Workers:
         policy: FetchPolicy,
         count: int,
         on_done: Callable[[str], None],
-        on_slow: Callable[[str], None],
     ) -> None:
         self._database = database
         self._store = store
         self._folder = folder
         self._policy = policy
         self._on_done = on_done
-        self._on_slow = on_slow
         self._stopping = threading.Event()
         self._small = _Lane(_SMALL_LIMITS, together=_TOGETHER)
         self._long = _Lane(Limits(), together=1)
@@ -207,7 +205,7 @@ class Workers:
             return
         except TooSlowError as error:
             if lane is self._small:
-                self._on_slow(job.public_id)
+                self._on_done(job.public_id)
                 self._long.add(job.public_id, 0)
             else:
                 self._fail(job, error)
