@@ -10,7 +10,7 @@ sentence), and taking words out of a question that say nothing about its subject
 import functools
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Final
 
@@ -118,9 +118,15 @@ _QUESTION_WORDS: Final = {
     " какое какие какого каком какую каким каких который которая сколько чей чья ли",
 }
 
+# Of languages that are level the first here counts: Catalan and Estonian after those that a text
+# without words of their own is likelier to be in.
 _FUNCTION_WORDS: Final = {
-    "ca": "el la els les un una i o de del dels al als en amb per que és són no més com aquest"
-    " aquesta ha han va ser seva seu també però des fins on molt entre sobre",
+    "en": "a an the and or but not no nor of to in on at by for from with without into onto"
+    " about as is are was were be been being am has have had having it its he she they"
+    " them their his her hers him i me my we us our you your this that these those there"
+    " here then than so such if will would can could should shall may might must also only"
+    " very just between after before during over under through while because until upon"
+    " each other some any all both more most s t don didn doesn isn wasn ll ve re",
     "cs": "a i v ve na do z ze s se si je jsou byl byla bylo byly být že to ten ta tento tato"
     " pro po od k ke u o za ale nebo jako které který která jeho její jejich by však při"
     " také až není",
@@ -131,20 +137,25 @@ _FUNCTION_WORDS: Final = {
     " ihr ihre ihrer von vom zu zum zur in im an am auf aus bei beim mit nach für durch um"
     " als auch es er sie wir ich man sich dass daß wenn so nur noch über unter vor"
     " zwischen gegen diese dieser dieses einige kann können bis seit während",
-    "en": "a an the and or but not no nor of to in on at by for from with without into onto"
-    " about as is are was were be been being am has have had having it its he she they"
-    " them their his her hers him i me my we us our you your this that these those there"
-    " here then than so such if will would can could should shall may might must also only"
-    " very just between after before during over under through while because until upon"
-    " each other some any all both more most s t don didn doesn isn wasn ll ve re",
     "es": "el la los las un una unos unas y e o u pero no de del al a en con por para sin sobre"
     " entre hasta desde es son era eran fue fueron ser está están ha han había que se su"
     " sus lo le les como más este esta estos estas ese esa también muy ya si me mi tu nos"
     " cuando durante",
-    "et": "ja ei on oli et see ta mis kes oma kui ka või aga ning olid olla tema nende selle"
-    " pärast kuid",
     "fi": "ja on oli ovat ei että se hän ne he tai myös sekä kun kuin mutta joka jotka ole olla"
-    " ollut tämä tämän sen hänen niiden mukaan jälkeen vain",
+    " ollut tämä tämän sen hänen niiden mukaan jälkeen vain olen olet olemme olette olisi"
+    " olisit olisin olisimme olisitte olisivat olit olin olimme olitte olivat olleet en et"
+    " emme ette eivät minä minun minut minua minussa minusta minuun minulla minulta minulle"
+    " sinä sinun sinut sinua sinussa sinusta sinuun sinulla sinulta sinulle hänet häntä"
+    " hänessä hänestä häneen hänellä häneltä hänelle me meidän meidät meitä meissä meistä"
+    " meihin meillä meiltä meille te teidän teidät teitä teissä teistä teihin teillä teiltä"
+    " teille heidän heidät heitä heissä heistä heihin heillä heiltä heille tätä tässä tästä"
+    " tähän tällä tältä tälle tänä täksi tuo tuon tuota tuossa tuosta tuohon tuolla tuolta"
+    " tuolle tuona tuoksi sitä siinä siitä siihen sillä siltä sille siksi nämä näiden näitä"
+    " näissä näistä näihin näillä näiltä näille näinä näiksi nuo noiden noita noissa noista"
+    " noihin noilla noilta noille noina noiksi niitä niissä niistä niihin niillä niiltä"
+    " niille niinä niiksi jonka jota jossa josta johon jolla jolta jolle jona joksi joiden"
+    " joita joissa joista joihin joilla joilta joille joina joiksi jos koska niin vaan vai"
+    " vaikka kanssa noin poikki yli nyt itse",
     "fr": "le la les l un une des du de d et ou mais ne n pas ni à au aux en dans par pour avec"
     " sans sur sous entre est sont était étaient fut être été a ont avait il elle ils"
     " elles on nous vous je tu se s ce c cet cette ces son sa ses leur leurs plus qu y"
@@ -176,7 +187,9 @@ _FUNCTION_WORDS: Final = {
     "sv": "och i att är en ett den det de till på av för med som var från inte har han hon blev"
     " kan ska skall om över efter också men eller vid under deras sin då där vara varit",
     "tr": "ve bir bu da de için ile olarak olan olduğu oldu en daha çok gibi kadar sonra ancak"
-    " veya ama değil her o ise idi tarafından göre var yok hem ya olup",
+    " veya ama değil her o ise idi tarafından göre var yok hem ya olup acaba aslında az bazı"
+    " belki biri birkaç birşey biz çünkü defa diye eğer hep hepsi hiç kez ki mı mu mü sanki"
+    " şey siz şu tüm yani",
     "vi": "là và của các những một được có cho trong không với từ này đã để người khi đến cũng"
     " ở như vào ra trên đó về theo tại do bởi nhưng hay hoặc thì mà sẽ việc",
     "ar": "في على إلى الى عن مع أن ان إن التي الذي الذين هذا هذه ذلك تلك هو هي هم كان كانت يكون"
@@ -192,6 +205,10 @@ _FUNCTION_WORDS: Final = {
     "ru": "и в во не на я он она оно они мы вы с со а то все но да ты к ко у же за бы по только"
     " его её ее их был была было были быть есть о об от из для до при над под это этот эта"
     " эти того тот так также или если после перед между время через ещё уже",
+    "ca": "el la els les un una i o de del dels al als en amb per que és són no més com aquest"
+    " aquesta ha han va ser seva seu també però des fins on molt entre sobre",
+    "et": "ja ei on oli et see ta mis kes oma kui ka või aga ning olid olla tema nende selle"
+    " pärast kuid",
 }
 
 # Languages in pairs have no word boundaries to look at: what asks or joins is cut out of the run.
@@ -256,6 +273,23 @@ for _language, _function_words in _FUNCTION.items():
     for _word in _function_words | _QUESTION.get(_language, frozenset()):
         _LANGUAGES_OF.setdefault(_word, []).append(_language)
 
+# A word with such a letter is as telling as a function word: short notes have few of these.
+_LETTERS: Final = {
+    letter: [language]
+    for language, letters in {
+        "cs": "ěřů",
+        "de": "ß",
+        "es": "ñ",
+        "hu": "őű",
+        "pl": "ąęłż",
+        "pt": "ãõ",
+        "ro": "ășț",
+        "tr": "ğış",
+        "vi": "đơư",
+    }.items()
+    for letter in letters
+}
+
 # What was told of so many words and characters is remembered.
 _REMEMBERED: Final = 10_000
 
@@ -281,16 +315,20 @@ def latin_languages(words: Iterable[str]) -> list[str]:
         words: casefolded words of a text.
 
     Returns:
-        The language with most function words among `words`, and those that have as many; empty
-        when there is no function word at all.
+        The language with most words that tell it among `words`, and those that have as many; empty
+        when no word tells anything.
     """
-    found = filter(None, map(_LANGUAGES_OF.get, words))
-    counts = Counter(chain.from_iterable(found))
+    counts = Counter(chain.from_iterable(map(_told_by, words)))
     most = max(counts.values(), default=0)
-    return sorted(
-        (language for language, count in counts.items() if count == most),
-        key=lambda language: (language != DEFAULT, language),
-    )
+    return [language for language in _FUNCTION if counts and counts[language] == most]
+
+
+@functools.lru_cache(maxsize=_REMEMBERED)
+def _told_by(word: str) -> Sequence[str]:
+    """The languages that a word speaks for."""
+    if known := _LANGUAGES_OF.get(word):
+        return known
+    return next((_LETTERS[letter] for letter in word if letter in _LETTERS), ())
 
 
 def main_language(words: Iterable[str]) -> str:

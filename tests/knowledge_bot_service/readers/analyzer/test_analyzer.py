@@ -46,6 +46,8 @@ def test_numbers_are_found_with_and_without_their_thousands_separator() -> None:
         ("Las naciones que son de la región no están en el mapa.", "naciones", "nacion"),
         ("Книги были на столе, и они не читали их.", "книгами", "книг"),
         ("Les nations et les villes que nous aimons sont dans le nord.", "villes", "vill"),
+        ("Odalarda ocak yasaktır.", "odalarda", "oda"),
+        ("Pesutupa ei aukea.", "avaimissa", "avaim"),
     ],
 )
 def test_words_are_stemmed_in_the_language_of_their_text(text: str, word: str, term: str) -> None:
