@@ -21,9 +21,10 @@ REFUSAL: Final = "I could not find that in my sources."
 UNSURE: Final = "I am not sure. The closest I found:"
 
 # A second passage is shown where its score is lower than the best one's by no more than this, and
-# so much of it.
+# so much of it, but no more than both may have together.
 _NEAR: Final = 2.0
 _SECOND: Final = 350
+_LONGEST: Final = 1000
 
 # What small talk is answered with: nothing is looked for.
 _REPLIES: Final[dict[SmallTalk, str]] = {
@@ -165,8 +166,7 @@ class Answerer:
         """Answer with a part of the best passage, then the names of the sources.
 
         Where another passage is nearly as good, and always where it is not sure that any of them
-        answers, a part of that follows. It has some 600 characters then, and more only where there
-        is code.
+        answers, a part of that follows, if both have 1,000 characters together at most.
 
         Args:
             asked: the question, and what was said before it.
@@ -182,11 +182,13 @@ class Answerer:
         if not found.is_near:
             return Answer(REFUSAL, found=False)
         best, *others = found.passages
-        chosen = [best]
+        chosen, shown = [best], [_window(best, WINDOW)]
         if others and (not found.is_found or others[0].score >= best.score - _NEAR):
-            chosen.append(others[0])
-        rooms = (WINDOW, _SECOND)
-        words = "\n\n".join(dict.fromkeys(map(_window, chosen, rooms)))
+            second = _window(others[0], _SECOND)
+            if len(shown[0]) + len(second) <= _LONGEST:
+                chosen.append(others[0])
+                shown.append(second)
+        words = "\n\n".join(dict.fromkeys(shown))
         if not found.is_found:
             words = f"{UNSURE}\n\n{words}"
         return Answer.citing(words, chosen, found.passages, found=found.is_found)

@@ -25,7 +25,7 @@ LOOKED_AT: Final = 40
 # In an index of `_LARGE` passages the best one answers where its score is this, and is about
 # another subject where it is below the lower one. Between them nobody knows. With these, 0.92 of
 # questions on other subjects are not answered, and 0.02 of those that the sources answer refused.
-_FOUND: Final = 3.5
+_FOUND: Final = 3.62
 _NEAR: Final = 2.27
 
 # In a smaller index less fits by chance, and less is needed: so much for each tenth of it. For an

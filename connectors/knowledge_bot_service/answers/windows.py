@@ -10,12 +10,12 @@ from knowledge_bot_service.readers.statements import Statement
 
 # A window has some so many characters from the best statement on; what comes before that is shown
 # as far as it has this many. A section of so many is shown whole.
-WINDOW: Final = 500
+WINDOW: Final = 600
 _BEFORE: Final = 200
 _SECTION: Final = 400
 
 # Code, and a list that is introduced, may make it longer.
-WITH_BLOCK: Final = 700
+WITH_BLOCK: Final = 800
 
 _ENDS: Final = (*COLONS, "?", "!", ".", "…", "？", "！", "。")  # noqa: RUF001
 
