@@ -111,35 +111,21 @@ def test_a_secret_shows_nothing_and_equals_its_copy():
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    "options",
     [
-        ({"timeout": 0}, "timeout"),
-        ({"timeout": -1}, "timeout"),
-        ({"timeout": float("nan")}, "timeout"),
-        ({"timeout": float("inf")}, "timeout"),
-        ({"timeout": "60"}, "timeout"),
-        ({"max_retries": "2"}, "max_retries"),
-        ({"max_retries": -1}, "max_retries"),
-        ({"max_retries": 1.5}, "max_retries"),
-        ({"timeout": 1e10}, "timeout"),
-        ({"timeout": 10**400}, "timeout"),
-        ({"verify": None}, "verify"),
-        ({"verify": ""}, "verify"),
-        ({"verify": 1}, "verify"),
-        ({"api_key": b"key"}, "api_key"),
-        ({"api_key": []}, "api_key"),
-        ({"base_url": b"https://service.example"}, "base_url"),
-        ({"base_url": "https://a..b"}, "base_url"),
-        ({"base_url": f"https://{'a' * 64}.example"}, "base_url"),
-        ({"upload_encoding": "base64"}, "upload_encoding"),
-        ({"verify": "/nowhere/ca.pem"}, "verify"),
+        *({"timeout": one} for one in (0, -1, float("nan"), float("inf"), "60", 1e10, 10**400)),
+        *({"max_retries": one} for one in ("2", -1, 1.5)),
+        *({"verify": one} for one in (None, "", 1, "/nowhere/ca.pem")),
+        *({"api_key": one} for one in (b"key", [])),
+        *({"base_url": one} for one in (b"https://a.example", "https://a..b")),
+        *({"base_url": f"https://{'a' * 64}.example"}, {"upload_encoding": "base64"}),
     ],
+    ids=lambda options: str(options)[:40],
 )
 @pytest.mark.parametrize("kind", [Client, AsyncClient])
-def test_an_option_that_cannot_be_used_is_named(kind, options, words):
-    arguments = {"api_key": "key", "base_url": "https://service.example", **options}
-    with pytest.raises(ConfigurationError, match=words):
-        kind(**arguments)
+def test_an_option_that_cannot_be_used_is_named(kind, options):
+    with refused(*options):
+        kind(**{"api_key": "key", "base_url": "https://service.example", **options})
 
 
 @pytest.mark.parametrize(("timeout", "shown"), [(-1, "not -1."), ("-1", "not '-1'.")])

@@ -38,7 +38,6 @@ AT_ONCE = 2
 # Those first that are quick and see much, and those last that take long.
 FIRST = ("test_run", "test_limits", "test_ledger", "test_gone", "test_files", "test_calling")
 LAST = ("test_ingesting", "test_troubled_service", "test_teardown", "test_crashes")
-LAST += ("test_deletions_of_others",)
 
 
 @dataclass(frozen=True)

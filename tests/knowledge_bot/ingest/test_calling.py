@@ -105,6 +105,7 @@ def test_what_progress_raises_comes_out(run, service, ledger):
         {"prune": "some"},
         {"wait_ready": 5},
     ],
+    ids=str,
 )
 def test_an_argument_that_cannot_be_used_is_refused_before_anything(run, service, options):
     with refused(*options):
@@ -232,14 +233,11 @@ def test_a_run_needs_collections(service):
     assert service.arrived == []
 
 
-@pytest.mark.parametrize(
-    "options", [{"on_progress": 1}, {"on_outcome": 1}, {"stop": 1}, {"ledger": 1}]
-)
-def test_what_cannot_be_called_or_used_is_reported(options):
-    with pytest.raises(ConfigurationError, match=next(iter(options))):
-        Ingestion(collections="col_1", **options)
-    for name in options:
-        assert Ingestion(collections="col_1", **{name: None})
+@pytest.mark.parametrize("name", ["on_progress", "on_outcome", "stop", "ledger"])
+def test_what_cannot_be_called_or_used_is_reported(name):
+    with refused(name):
+        Ingestion(collections="col_1", **{name: 1})
+    assert Ingestion(collections="col_1", **{name: None})
 
 
 def test_it_may_be_called_in_any_thread(service, ledger, send):
