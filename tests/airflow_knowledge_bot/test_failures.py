@@ -56,7 +56,7 @@ def test_a_post_that_may_have_arrived_is_not_sent_again(connect, scripted, tmp_p
     file = tmp_path / "tides.txt"
     file.write_text("High tide is at 6:12.")
     operator = {"text": text(), "upload": upload(file=str(file)), "question": question()}[kind]
-    with pytest.raises(AirflowFailException, match="does not retry this") as caught:
+    with pytest.raises(AirflowFailException) as caught:
         operator.execute({})
     assert len(server.requests) == 1
     assert KEY not in str(caught.value)

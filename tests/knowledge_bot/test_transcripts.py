@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from knowledge_bot.errors import ConfigurationError, Delivery
 from knowledge_bot.transcripts import Transcript, Turn, read, render
+from refusals import refused
 
 CHAT = [
     Turn("system", "You answer in one sentence."),
@@ -201,7 +202,7 @@ def test_a_turn_has_a_known_role_and_a_text(role, text, words):
 
 @pytest.mark.parametrize("text", [None, b"q", 7])
 def test_only_a_text_is_read(text):
-    with pytest.raises(ConfigurationError, match="text: expected a string"):
+    with refused("text"):
         read(text)
 
 

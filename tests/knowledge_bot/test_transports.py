@@ -27,6 +27,7 @@ from knowledge_bot import (
     HTTPResponse,
     RequestTimeoutError,
 )
+from refusals import refused
 from scripted_server import answer, close, then
 
 ELSEWHERE = "http://service.localhost:9"
@@ -279,11 +280,11 @@ async def test_a_closed_client_of_the_user_is_named_before_anything_is_sent(scri
     server = scripted(answer(body=SOURCE))
     closed = httpx.Client()
     closed.close()
-    with pytest.raises(ConfigurationError, match="http_client: it is closed"):
+    with refused("http_client"):
         create(Client(KEY, server.url, http_client=closed))
     closed = httpx.AsyncClient()
     await closed.aclose()
-    with pytest.raises(ConfigurationError, match="http_client: it is closed"):
+    with refused("http_client"):
         await create(AsyncClient(KEY, server.url, http_client=closed))
     assert server.connections == 0
 
@@ -321,7 +322,7 @@ def test_a_transport_of_the_user_gets_the_request_and_is_closed_with_the_client(
     assert KEY not in repr(first)
     with pytest.raises(TypeError, match="cannot be pickled"):
         pickle.dumps(client)
-    with pytest.raises(ConfigurationError, match="either a transport or an http_client"):
+    with pytest.raises(ConfigurationError):
         Client(KEY, "https://service.test", transport=transport, http_client=httpx.Client())
 
 

@@ -24,7 +24,7 @@ from llama_index.core.schema import Document, ImageDocument, TextNode
 from llama_index.core.storage.docstore import SimpleDocumentStore
 
 from calls import KEY, SOURCE
-from knowledge_bot import Client, ConfigurationError
+from knowledge_bot import Client
 from knowledge_bot.ingest import IncompleteIngestionError, Ledger, LedgerError
 from knowledge_bot.testing import MemoryService
 from llama_index_knowledge_bot import CollectionSink
@@ -398,13 +398,13 @@ def test_a_reader_that_fails_leaves_nothing_gone(scripted, ledger):
 def test_what_is_no_argument_of_a_sink_is_refused(scripted, ledger):
     server = scripted(CREATED)
     sink = sink_of(server, ledger)
-    for reader, result in [(None, "not NoneType"), (BaseReader, "not the class BaseReader")]:
-        with pytest.raises(ConfigurationError, match=f"reader: .*{result}"):
+    for reader in (None, BaseReader):
+        with refused("reader"):
             sink.sync(reader)
     for nodes in ("x", None, documents()[0], ["x"]):
-        with pytest.raises(ConfigurationError, match="nodes: expected"):
+        with refused("nodes"):
             sink(nodes)
-    with pytest.raises(ConfigurationError, match=r"ledger: expected a Ledger.*not int"):
+    with refused("ledger"):
         sink_of(server, 5)
     with pytest.raises(LedgerError, match="'mysql'"):
         sink_of(server, "mysql://x")

@@ -14,6 +14,7 @@ from llama_index_knowledge_bot import (
     KnowledgeBotToolSpec,
     bot_tools,
 )
+from refusals import refused
 
 QUESTION = "When does the library open?"
 
@@ -69,7 +70,7 @@ def test_bots_that_were_listed_before_are_not_listed_again():
 
 
 def test_a_description_of_a_bot_that_is_not_there_is_an_error(client):
-    with pytest.raises(ConfigurationError, match=r"no bot_hose; the bots are bot_house, bot_notes"):
+    with pytest.raises(ConfigurationError, match="bot_house, bot_notes"):
         bot_tools(client, descriptions={"bot_hose": "…"})
 
 
@@ -126,7 +127,7 @@ def test_a_tool_s_failure_arrives_as_it_is(client, use):
 
 def test_a_spec_refuses_the_description_of_a_bot_that_is_not_there(client):
     spec = KnowledgeBotToolSpec(client, descriptions={"bot_zz": "Nothing."})
-    with pytest.raises(ConfigurationError, match=r"no bot_zz; the bots are bot_house, bot_notes"):
+    with pytest.raises(ConfigurationError, match="bot_house, bot_notes"):
         spec.to_tool_list()
 
 
@@ -138,9 +139,9 @@ def test_an_answer_tells_its_sources_and_whether_anything_was_found(client, use)
 
 def test_a_bot_has_to_be_named_and_a_turn_to_be_text(client):
     for kind in (KnowledgeBotLLM, KnowledgeBotQueryEngine, KnowledgeBotChatEngine):
-        with pytest.raises(ConfigurationError, match="bot_id: '' is not an id"):
+        with refused("bot_id"):
             kind("", client=client)
-    with pytest.raises(ConfigurationError, match=r"heads: .*KnowledgeBotChatEngine"):
+    with refused("heads"):
         KnowledgeBotLLM("bot_house", client=client, heads="sqlite:///heads.db")
-    with pytest.raises(ConfigurationError, match="message: expected a text, not NoneType"):
+    with refused("message"):
         KnowledgeBotChatEngine("bot_house", client=client).chat(None)

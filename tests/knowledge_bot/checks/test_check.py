@@ -443,11 +443,11 @@ def test_a_client_that_cannot_ask_is_refused(serve, client_of):
     bots = serve(bot_1={})
     with Client(None, bots.url) as client, pytest.raises(ConfigurationError, match="no API key"):
         check(client, "bot_1", [OPEN])
-    with pytest.raises(ConfigurationError, match="client is closed"):
+    with pytest.raises(ConfigurationError, match="closed"):
         check(client, "bot_1", [OPEN])
-    with pytest.raises(ConfigurationError, match="expected an AsyncClient, not Client"):
+    with pytest.raises(ConfigurationError, match="AsyncClient"):
         asyncio.run(acheck(client_of(bots), "bot_1", [OPEN]))
-    with pytest.raises(ConfigurationError, match="expected a Client, not AsyncClient"):
+    with pytest.raises(ConfigurationError, match="AsyncClient"):
         check(AsyncClient(KEY, bots.url), "bot_1", [OPEN])
 
 

@@ -150,7 +150,7 @@ def test_whatever_a_configuration_holds_is_read_or_reported(written, content):
 
 def test_a_field_that_stands_twice_is_named(written):
     file = written("q.jsonl", '\n{"ask": "a", "contains": "x", "contains": "y"}\n')
-    with pytest.raises(ConfigurationError, match="line 2: is not JSON: 'contains' appears twice"):
+    with pytest.raises(ConfigurationError, match=r"line 2.*'contains'"):
         load_questions(file)
 
 

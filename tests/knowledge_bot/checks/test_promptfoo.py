@@ -315,7 +315,7 @@ def test_tests_stand_in_a_table_as_well(written, text):
 
 
 def test_a_row_with_too_few_columns_is_named(written):
-    with pytest.raises(ConfigurationError, match=r"tests.csv, line 2: has not as many columns"):
+    with pytest.raises(ConfigurationError, match=r"tests\.csv, line 2"):
         load_questions(written("tests.csv", "prompt,__expected\nWho?\n"))
 
 
