@@ -8,10 +8,9 @@ from llama_index.core.prompts import ChatPromptTemplate, PromptTemplate
 from pydantic import BaseModel
 
 from calls import KEY, MESSAGE
-from knowledge_bot import Client, PaymentRequiredError
+from knowledge_bot import Client, ConfigurationError, PaymentRequiredError
 from knowledge_bot.transcripts import read
 from llama_index_knowledge_bot import KnowledgeBotLLM
-from refusals import refused
 from scripted_server import answer
 
 PROMPT = PromptTemplate("When does {what} open?")
@@ -98,9 +97,9 @@ def test_a_structured_llm_answers_in_the_schema(scripted, method):
 def test_without_a_judge_nothing_is_sent_and_the_advice_is_to_give_one(predict, scripted):
     server = scripted(answer(body=MESSAGE))
     llm = llm_of(server)
-    with refused("structured_predict"):
+    with pytest.raises(ConfigurationError):
         predict(llm, what="it")
-    with refused("as_structured_llm"):
+    with pytest.raises(ConfigurationError):
         llm.as_structured_llm(Hours)
     assert server.requests == []
 
