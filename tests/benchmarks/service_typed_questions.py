@@ -13,7 +13,8 @@ had not read the notes. These two, black, hatch, jupyterlab and mkdocs were look
 service was improved; the workshop, httpx and pipx were only measured.
 
 An answer is right if it has one of each group's words. Of questions on other subjects, and of those
-on the office that the notes do not answer, those that are refused are counted.
+on the office that the notes do not answer, those that are refused or answered with a doubt are
+counted.
 """
 
 import argparse
@@ -27,7 +28,7 @@ from measuring import Figure, report
 
 from knowledge_bot import Client
 from knowledge_bot_service import LocalService
-from knowledge_bot_service.answers.answerer import REFUSAL
+from knowledge_bot_service.answers.answerer import REFUSAL, UNSURE
 from knowledge_bot_service.answers.conversations import SOURCES
 
 QUESTIONS = Path(__file__).with_name("questions")
@@ -37,7 +38,7 @@ READ = {".csv", ".md", ".rst", ".txt"}
 LEFT_OUT = {"change_log.md", "changelog.rst", "history", "release-notes.md"}
 
 # What the answers to each kind of question must keep.
-RIGHT_EVERYDAY, RIGHT_HOW_TO, RIGHT_TURKISH, REFUSED = 0.70, 0.75, 0.91, 0.95
+RIGHT_EVERYDAY, RIGHT_HOW_TO, RIGHT_TURKISH, DOUBTED = 0.85, 0.70, 0.93, 0.95
 
 
 def main() -> None:
@@ -49,15 +50,15 @@ def main() -> None:
     rows = [everyday(file.parent) for file in sorted(QUESTIONS.glob("everyday/*/questions.json"))]
     figures = [
         Figure("everyday questions: right", mean(rows, "right"), RIGHT_EVERYDAY, True),
-        Figure("everyday, other subjects: refused", mean(rows, "other refused"), REFUSED, True),
-        Figure("everyday, not in the notes: refused", mean(rows, "unsaid refused")),
+        Figure("everyday, other subjects: doubted", mean(rows, "other doubted"), DOUBTED, True),
+        Figure("everyday, not in the notes: doubted", mean(rows, "unsaid doubted")),
         *turkish(),
     ]
     for kind in ("other-words", "languages"):
         found = [everyday(one.parent) for one in sorted(QUESTIONS.glob(f"{kind}/*/questions.json"))]
         figures += [
             Figure(f"{kind}: {name}", mean(found, name))
-            for name in ("right", "other refused", "unsaid refused")
+            for name in ("right", "other doubted", "unsaid doubted")
         ]
         rows += found
     if folder is not None:
@@ -87,8 +88,8 @@ def everyday(folder: Path) -> dict[str, Any]:
         "questions": len(asked),
         "right": share(map(is_right, data["answered"], answers)),
         "refused": share(answer == REFUSAL for answer in answers[:first]),
-        "other refused": share(answer == REFUSAL for answer in answers[first:second]),
-        "unsaid refused": share(answer == REFUSAL for answer in answers[second:]),
+        "other doubted": share(map(is_doubted, answers[first:second])),
+        "unsaid doubted": share(map(is_doubted, answers[second:])),
     }
 
 
@@ -104,11 +105,11 @@ def turkish() -> list[Figure]:
     )
     half = [*texts][: len(texts) // 2]
     others = [one["question"] for one in asked if one["title"] not in half]
-    refused = answers_from({title: texts[title] for title in half}, others)
+    strangers = answers_from({title: texts[title] for title in half}, others)
     return [
         Figure("Turkish: right first source", first, RIGHT_TURKISH, True),
         Figure("Turkish: answered", share(answer != REFUSAL for answer in answers)),
-        Figure("Turkish, other texts: refused", share(answer == REFUSAL for answer in refused)),
+        Figure("Turkish, other texts: doubted", share(map(is_doubted, strangers))),
     ]
 
 
@@ -123,8 +124,8 @@ def documentation(file: Path, folder: Path) -> dict[str, Any] | None:
         "questions": len(questions),
         "right": share(map(is_right, questions, answers)),
         "refused": share(answer == REFUSAL for answer in answers),
-        "other refused": "",
-        "unsaid refused": "",
+        "other doubted": "",
+        "unsaid doubted": "",
     }
 
 
@@ -156,6 +157,11 @@ def is_right(question: dict[str, Any], answer: str) -> bool:
     """Whether an answer has one of each group of words."""
     text = answer.casefold()
     return all(any(words.casefold() in text for words in group) for group in question["right"])
+
+
+def is_doubted(answer: str) -> bool:
+    """Whether an answer is a refusal, or begins with a doubt."""
+    return answer.startswith((REFUSAL, UNSURE))
 
 
 def share(outcomes: Iterable[bool]) -> float:
