@@ -141,7 +141,7 @@ def test_a_bot_has_to_be_named_and_a_turn_to_be_text(client):
     for kind in (KnowledgeBotLLM, KnowledgeBotQueryEngine, KnowledgeBotChatEngine):
         with refused("bot_id"):
             kind("", client=client)
-    with pytest.raises(ConfigurationError, match="^heads: "):
+    with pytest.raises(ConfigurationError, match=r"^heads: "):
         KnowledgeBotLLM("bot_house", client=client, heads="sqlite:///heads.db")
-    with pytest.raises(ConfigurationError, match="^message: "):
+    with pytest.raises(ConfigurationError, match=r"^message: "):
         KnowledgeBotChatEngine("bot_house", client=client).chat(None)
