@@ -170,6 +170,8 @@ def test_what_is_remembered_comes_back_from_its_bytes():
         ("//other.example/x", "https://other.example/x"),
         ("c/../../d/./e", "https://h.example/d/e"),
         ("/../../x/..", "https://h.example/"),
+        ("https://h.example/x/../y", "https://h.example/y"),
+        ("https://h.example/x/y/..", "https://h.example/x/"),
         ("?q=1", "https://h.example/a/b?q=1"),
         (" /x\ty\n", "https://h.example/xy"),
         ("/x?", "https://h.example/x"),
