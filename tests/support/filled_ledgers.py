@@ -43,7 +43,6 @@ def fill(
             waiting = []
     count += _record(store, planner, waiting)
     store.finish(Batch(), same=False)
-    store.close()
     return count
 
 
