@@ -92,7 +92,7 @@ import asyncio, os, signal, time
 from knowledge_bot import Client
 from knowledge_bot.ingest import ingest
 
-begin = asyncio.new_event_loop
+begin = asyncio.events.new_event_loop
 
 def begin_late():
     for _ in range(2):
@@ -100,7 +100,7 @@ def begin_late():
         time.sleep(0.6)  # sooner, the second one would belong to the first
     return begin()
 
-asyncio.new_event_loop = begin_late
+asyncio.events.new_event_loop = begin_late
 try:
     ingest(Client("key", "http://127.0.0.1:9"), [], collections="col_1")
 except KeyboardInterrupt:
