@@ -1,15 +1,17 @@
 """Records `kbot` on a terminal of 100 columns: `python tests/support/record_terminal.py [NAME …]`.
 
 It starts the embedded service, and runs commands one after the other. What they really wrote
-becomes `docs/images/kbot-NAME.svg`: `ingest` feeds a folder, removes a file, and settles what is
-gone; `site` feeds the project's own documentation, as pages of a web site, and changes one;
-`check` asks what a bot knows, before and after it is fed.
+becomes `docs/images/kbot-NAME.svg`: `minute` serves a folder and changes a file in it; `ingest`
+feeds a folder, removes a file, and settles what is gone; `site` feeds the project's own
+documentation, as pages of a web site, and changes one; `check` asks what a bot knows, before and
+after it is fed.
 """
 
 import io
 import os
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 import threading
@@ -26,6 +28,7 @@ from rich.text import Text
 
 from knowledge_bot_service import LocalService
 from pseudo_terminal import terminal
+from waiting import until
 
 ROOT = Path(__file__).parents[2]
 COLUMNS = 100
@@ -34,7 +37,16 @@ TOOLS = 228
 # Rich's picture fetches its fonts from elsewhere; a page shows the reader's own.
 PICTURE = re.sub(r"(?s)@font-face \{\{.*?\}\}\s*|<!--.*?-->\s*", "", CONSOLE_SVG_FORMAT)
 
+ASK = "kbot ask 'How long is the loan period for hand tools?'"
+
+# What stands behind "#" is shown in place of the command.
 COMMANDS = {
+    "minute": (
+        "cat served.txt # kbot serve --with handbook",
+        ASK,
+        "sed -i 's/14 days/21 days/' handbook/borrowing.md",
+        f"sleep 5; {ASK} # {ASK}",
+    ),
     "ingest": (
         "kbot ingest folder handbook --origin handbook --rate 80",
         "rm handbook/repair-evening.md",
@@ -127,6 +139,29 @@ def a_handbook(home: Path) -> Iterator[str]:
 
 
 @contextmanager
+def a_served_folder(home: Path) -> Iterator[str]:
+    """Serve a folder as a newcomer does; yield what was printed."""
+    shutil.copytree(ROOT / "examples" / "handbook", home / "handbook")
+    kbot = Path(sys.executable).with_name("kbot")
+    environment = {"HOME": str(home), "PATH": os.environ["PATH"]}
+    with (
+        (home / "served.txt").open("wb") as printed,
+        subprocess.Popen(
+            [kbot, "serve", "--with", "handbook"],
+            cwd=home,
+            env=environment,
+            stdout=printed,
+            stderr=printed,
+        ) as process,
+    ):
+        try:
+            assert until(lambda: "Watching" in (home / "served.txt").read_text(), 60)
+            yield (home / "served.txt").read_text()
+        finally:
+            process.terminate()
+
+
+@contextmanager
 def a_site(home: Path) -> Iterator[str]:
     """Serve the documentation as a web site; yield its address."""
     as_html = MarkdownIt().enable("table")
@@ -156,6 +191,7 @@ class _Quiet(SimpleHTTPRequestHandler):
 
 
 PLACES: dict[str, Callable[[Path], AbstractContextManager[str]]] = {
+    "minute": a_served_folder,
     "ingest": a_handbook,
     "site": a_site,
     "check": a_handbook,
@@ -172,8 +208,10 @@ def record(name: str) -> None:
             bots={"bot_guide": ["col_handbook"]},
             allow_fetch=["127.0.0.1"],
         ) as service,
-        PLACES[name](Path(home)) as address,
+        PLACES[name](Path(home)) as given,
     ):
+        served = dict(re.findall(r"(KNOWLEDGE_BOT_[A-Z_]+)=(\S+)", given))
+        key = served.get("KNOWLEDGE_BOT_API_KEY", service.api_key)
         environment = {
             "HOME": home,
             "XDG_DATA_HOME": f"{home}/.local/share",
@@ -181,13 +219,16 @@ def record(name: str) -> None:
             "KNOWLEDGE_BOT_BASE_URL": service.base_url,
             "KNOWLEDGE_BOT_API_KEY": service.api_key,
             "KNOWLEDGE_BOT_COLLECTION": "col_handbook",
-            "DOCS": address,
+            "DOCS": given,
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            **served,
         }
         for command in COMMANDS[name]:
-            console.print(Text(f"$ {command}", style="bold green"))
+            console.print(Text(f"$ {command.rpartition('# ')[2]}", style="bold green"))
             for line in recorded(f"cd {home} && {command}", environment):
-                console.print(Text.from_ansi(line.replace(home, "~")))
+                console.print(
+                    Text.from_ansi(line.replace(home, "~").replace(key, "the-key-that-it-made"))
+                )
     svg = console.export_svg(title=f"kbot {name}", code_format=PICTURE, unique_id=f"kbot-{name}")
     (ROOT / "docs" / "images" / f"kbot-{name}.svg").write_text(svg, encoding="utf-8")
 
