@@ -7,7 +7,7 @@ from datetime import date
 from difflib import get_close_matches
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, TypeAlias, get_args
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -370,15 +370,18 @@ def _sentence(problem: Any) -> str:
     place = ", ".join(steps)
     said = f"{place}: {in_words(problem)}" if place else in_words(problem)
     if problem["type"] == "extra_forbidden":
-        for near in get_close_matches(str(problem["loc"][-1]), _names(), 1):
+        for near in get_close_matches(str(problem["loc"][-1]), _known(problem["loc"]), 1):
             said += f"; did you mean {near}?"
     return said
 
 
-def _names() -> set[str]:
-    schema = Settings.model_json_schema()
-    tables = (schema, *schema["$defs"].values())
-    return {name for table in tables for name in table.get("properties", ())}
+def _known(place: tuple[Any, ...]) -> Iterable[str]:
+    """Return the names that are known where one is not."""
+    if len(place) == 1:
+        return Settings.model_fields
+    kind = Settings.model_fields[place[0]].annotation
+    tables = (getattr(one, "model_fields", None) for one in (kind, *get_args(kind)))
+    return next(filter(None, tables), ())
 
 
 _PATTERNS: Final = {

@@ -358,19 +358,19 @@ def test_a_missing_key_is_said_at_the_start(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize(
     ("answers", "named"),
     [
-        ({"model": "m"}, r"\[answers\], base_url: "),
-        ({"base_url": "http://a/v1"}, r"\[answers\], model: "),
-        ({"base_url": "localhost:11434", "model": "m"}, r"\[answers\], base_url: "),
-        ({"base_url": "http://me:secret@a/v1", "model": "m"}, r"\[answers\], base_url: "),
-        ({"base_url": "http://a/v1?key=secret", "model": "m"}, r"\[answers\], base_url: "),
-        ({"base_url": "http://a:eleven/v1", "model": "m"}, r"\[answers\], base_url: "),
-        ({"base_url": "http://a:99999/v1", "model": "m"}, r"\[answers\], base_url: "),
-        ({"base_url": "http://a/v1", "model": "m", "timeout": 0}, r"\[answers\], timeout: "),
+        ({"model": "m"}, "answers, base_url: "),
+        ({"base_url": "http://a/v1"}, "answers, model: "),
+        ({"base_url": "localhost:11434", "model": "m"}, "answers, base_url: "),
+        ({"base_url": "http://me:secret@a/v1", "model": "m"}, "answers, base_url: "),
+        ({"base_url": "http://a/v1?key=secret", "model": "m"}, "answers, base_url: "),
+        ({"base_url": "http://a:eleven/v1", "model": "m"}, "answers, base_url: "),
+        ({"base_url": "http://a:99999/v1", "model": "m"}, "answers, base_url: "),
+        ({"base_url": "http://a/v1", "model": "m", "timeout": 0}, "answers, timeout: "),
         (
             {"base_url": "http://a/v1", "model": "m", "max_passages": 0},
-            r"\[answers\], max_passages: ",
+            "answers, max_passages: ",
         ),
-        ({"base_url": "http://a/v1", "model": "m", "key": "secret"}, r"\[answers\], key: "),
+        ({"base_url": "http://a/v1", "model": "m", "key": "secret"}, "answers, key: "),
     ],
 )
 def test_wrong_settings_are_named(answers: dict[str, object], named: str) -> None:
