@@ -7,7 +7,6 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from email.parser import BytesParser
 from email.policy import HTTP
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -17,6 +16,7 @@ from calls import KEY, SOURCE
 from knowledge_bot import AsyncClient, Client, ConfigurationError, ConnectionLostError, Delivery
 from knowledge_bot.testing import MemoryService
 from scripted_server import answer
+from waiting import open_files
 
 MIB = 1024 * 1024
 
@@ -271,12 +271,7 @@ async def test_a_small_file_needs_one_thread_at_most(scripted, tmp_path, kind, h
         await sender(file=file)(client)
     assert len(server.requests) == 2
     assert threads.submitted == 2 * hops
-    assert str(path) not in [os.readlink(link) for link in open_files()]
-
-
-def open_files():
-    folder = Path("/proc/self/fd")
-    return [link for link in folder.iterdir() if link.is_symlink()] if folder.exists() else []
+    assert open_files(tmp_path) == 0
 
 
 @pytest.mark.parametrize(

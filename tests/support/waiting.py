@@ -1,6 +1,7 @@
 """Waiting for what other threads and processes do: for a condition, never for a time."""
 
 import asyncio
+import contextlib
 import gc
 import os
 import socket
@@ -49,5 +50,8 @@ def open_files(folder: Path | None = None) -> int:
     descriptors = Path("/proc/self/fd")
     if folder is None:
         return len(os.listdir(descriptors))
-    files = [os.readlink(one) for one in descriptors.iterdir() if one.is_symlink()]
-    return sum(file.startswith(str(folder)) for file in files)
+    count = 0
+    for one in os.listdir(descriptors) if descriptors.exists() else ():
+        with contextlib.suppress(FileNotFoundError):  # another thread has closed it meanwhile
+            count += os.readlink(descriptors / one).startswith(str(folder))
+    return count
