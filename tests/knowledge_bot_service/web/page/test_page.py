@@ -650,7 +650,7 @@ async def test_rows_are_marked_that_an_answer_tells_or_shows(
         whole = ask(http, "What are the allowances?")["conversation_id"]
     async with visiting(browser, local, width=390) as visit:
         names, portugal, norway = (row.replace("|", "") for row in (NAMES, PORTUGAL, NORWAY))
-        for conversation, rows in ((told, [names, norway]), (whole, [names, portugal])):
+        for conversation, rows in ((told, [names, norway]), (whole, [names, portugal, norway])):
             await visit.page.goto(f"{visit.origin}/#chat/bot_one/{conversation}")
             await visit.page.locator(".cited a").click()
             quoted = visit.page.locator(".passage.quoted")
