@@ -5,12 +5,14 @@ Each runs `_retries.retry_policy` with its own kind of I/O. `_endpoints` describ
 """
 
 import asyncio
+import contextvars
 import logging
 import ssl
 import sys
+import threading
 import time
 from collections.abc import Callable, Coroutine, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
@@ -589,3 +591,26 @@ def _log(attempt: Attempt, reply: HTTPResponse | Failure, started: float) -> Non
         logger.debug(
             "%s: %s in %.0f ms (attempt %d)", attempt.request, outcome, milliseconds, attempt.number
         )
+
+
+def in_thread(function: Callable[..., T], *arguments: Any) -> "asyncio.Future[T]":
+    """Call a function in a thread; one that still waits does not delay the program's exit."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+
+    def settle(done: Callable[[Any], None], outcome: Any) -> None:
+        if not future.done():  # it was given up
+            done(outcome)
+
+    def work() -> None:
+        try:
+            done: Any = (future.set_result, function(*arguments))
+        except BaseException as error:  # noqa: BLE001 - raised where it is awaited
+            done = (future.set_exception, error)
+        with suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(settle, *done)
+
+    # Tracing and callbacks of frameworks travel in context variables.
+    context = contextvars.copy_context()
+    threading.Thread(target=context.run, args=(work,), daemon=True, name="request").start()
+    return future

@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypedDict, TypeVar, Unpack
 
 from knowledge_bot._answers import Answer
-from knowledge_bot._client import AsyncClient, Client
+from knowledge_bot._client import AsyncClient, Client, in_thread
 from knowledge_bot._endpoints import check_number, identifier
 from knowledge_bot._freshness import awith_freshness, ledger_of
 from knowledge_bot.checks._questions import Question, is_slow_to_judge, needs_ledger
@@ -217,7 +217,7 @@ def check(
         )
     schedule, client, known = _prepared(client, bot_id, questions, ledger, options)
     with client._run_span("check") as counted:  # noqa: SLF001 - the core's own
-        report = _waited_for(Runner(schedule, _asking(schedule, client, known, _in_thread)))
+        report = _waited_for(Runner(schedule, _asking(schedule, client, known, in_thread)))
         counted(Counter(str(one.verdict) for one in report.results))
     return report
 
@@ -253,9 +253,7 @@ def check_function(
 ) -> CheckReport:
     """Check what a function answers, as `check` does a bot; whatever it raises is a result."""
     schedule = Schedule(("",), questions, Options(**options))
-    return _waited_for(
-        Runner(schedule, lambda one: _in_thread(ask, one.question.ask), (Exception,))
-    )
+    return _waited_for(Runner(schedule, lambda one: in_thread(ask, one.question.ask), (Exception,)))
 
 
 async def acheck_function(
@@ -324,29 +322,6 @@ def _asking(
 
 def _in_this_loop(function: Callable[..., Awaitable[T]], *arguments: Any) -> Awaitable[T]:
     return function(*arguments)
-
-
-def _in_thread(function: Callable[..., T], *arguments: Any) -> "asyncio.Future[T]":
-    """Call a function in a thread; one that still waits does not delay the program's exit."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[T] = loop.create_future()
-
-    def settle(done: Callable[[Any], None], outcome: Any) -> None:
-        if not future.done():  # it was given up
-            done(outcome)
-
-    def work() -> None:
-        try:
-            done: Any = (future.set_result, function(*arguments))
-        except BaseException as error:  # noqa: BLE001 - raised where it is awaited
-            done = (future.set_exception, error)
-        with contextlib.suppress(RuntimeError):  # the loop has ended
-            loop.call_soon_threadsafe(settle, *done)
-
-    # Tracing and callbacks of frameworks travel in context variables.
-    context = contextvars.copy_context()
-    threading.Thread(target=context.run, args=(work,), daemon=True, name="check").start()
-    return future
 
 
 def _bots(given: str | Sequence[str]) -> tuple[str, ...]:

@@ -18,13 +18,12 @@ from typing import (
     Protocol,
     Required,
     TypedDict,
-    TypeVar,
     Unpack,
     cast,
     get_args,
 )
 
-from knowledge_bot._client import AsyncClient, Client
+from knowledge_bot._client import AsyncClient, Client, in_thread
 from knowledge_bot._endpoints import (
     Collections,
     check_number,
@@ -39,8 +38,6 @@ from knowledge_bot.ingest._ledger import Entry, Ledger, PrunePlan, SupersededSou
 from knowledge_bot.ingest._plan import Job, OnUnknown
 from knowledge_bot.ingest._progress import ProgressBar
 from knowledge_bot.ingest._report import Outcome, Report, Stop
-
-T = TypeVar("T")
 
 Prune = bool | Literal["excluded"] | Callable[[Entry | SupersededSource], object] | PrunePlan
 """What happens to sources that are gone or superseded; see `IngestionOptions`."""
@@ -492,23 +489,7 @@ class Sender:
     async def _done(self, call: Callable[..., Any], *arguments: Any, **fields: Any) -> Any:
         if self._awaits:
             return await call(*arguments, **fields)
-        return await _in_a_thread(partial(call, *arguments, **fields))
-
-
-async def _in_a_thread(call: Callable[[], T]) -> T:
-    """Return the result of a blocking call. If the run is aborted, nobody waits for its thread."""
-    loop, done = asyncio.get_running_loop(), Future[T]()
-
-    def work() -> None:
-        try:
-            done.set_result(call())
-        except BaseException as error:  # noqa: BLE001 - raised where it is awaited
-            done.set_exception(error)
-
-    done.set_running_or_notify_cancel()
-    context = contextvars.copy_context()
-    threading.Thread(target=context.run, args=(work,), name="ingest request", daemon=True).start()
-    return await asyncio.wrap_future(done, loop=loop)
+        return await in_thread(partial(call, *arguments, **fields))
 
 
 def _call(job: Job) -> tuple[str, dict[str, Any]]:
