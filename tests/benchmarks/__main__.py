@@ -17,8 +17,10 @@ from measuring import Figure, print_table, told
 
 FOLDER = Path(__file__).parent
 RESULTS = FOLDER / "results.json"
-# Airflow does not share an environment with what the other topics compare with.
-AIRFLOW = FOLDER.parents[1] / ".venv" / "bin" / "python"
+# Airflow does not share an environment with what the other topics compare with, and PostgreSQL's
+# wheel is in the project's alone.
+PROJECT = FOLDER.parents[1] / ".venv" / "bin" / "python"
+OF_THE_PROJECT = ("airflow", "ingestion_scaling", "ingestion_workers")
 NOT_TOPICS = {"__main__", "answering_server", "measuring"}
 
 
@@ -37,13 +39,14 @@ def main() -> int:
     results = dict(sorted(results.items()))
     RESULTS.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
-    print("# Summary\n")
     figures = [
         (topic, Figure(row["name"], row["value"], row["bound"], row["at_least"]))
         for topic in wanted
         for row in (measured[topic] or {"figures": []})["figures"]
     ]
-    print_table([{"topic": topic, **told(figure)} for topic, figure in figures])
+    if figures:
+        print("# Summary\n")
+        print_table([{"topic": topic, **told(figure)} for topic, figure in figures])
     failed = [topic for topic, result in measured.items() if result is None]
     if failed:
         print(f"Failed: {', '.join(failed)}")
@@ -54,7 +57,7 @@ def run(topic: str) -> dict[str, Any] | None:
     """Run one topic in a process of its own; return what it measured, None where it failed."""
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder, "result.json")
-        python = AIRFLOW if topic.startswith("airflow") else sys.executable
+        python = PROJECT if topic.startswith(OF_THE_PROJECT) else sys.executable
         command = [str(python), str(FOLDER / f"{topic}.py"), "--json", str(output)]
         if subprocess.run(command, check=False).returncode != 0 or not output.exists():
             return None
