@@ -29,6 +29,9 @@ PATH = "/public/v1/messages"
 HEADERS = {"X-API-KEY": "key"}
 CALLS = 100
 ROUNDS = 15
+TURNS = 10
+"""How many turns a conversation of the chat engine has; each passes on the ones before it."""
+
 BOUND = 0.5
 """Milliseconds of CPU that a call may cost more than with bare httpx."""
 
@@ -93,10 +96,17 @@ def sync_costs(url: str) -> dict[str, Cost]:
             "llm.chat": lambda: made["llm"].chat([ChatMessage(QUESTION)]),
             "retriever": lambda: made["retriever"].retrieve(QUESTION),
             "query engine": lambda: made["query engine"].query(QUESTION),
-            "chat engine": lambda: made["chat engine"].chat(QUESTION),
+            "chat engine": lambda: in_conversation(made["chat engine"]).chat(QUESTION),
         }
         blocks = {name: one_by_one(ask) for name, ask in asks.items()}
         return interleave(blocks, calls=CALLS, rounds=ROUNDS)
+
+
+def in_conversation(engine: KnowledgeBotChatEngine) -> KnowledgeBotChatEngine:
+    """Return the engine, in a new conversation once there are enough turns in its last one."""
+    if len(engine.chat_history) >= 2 * TURNS:
+        engine.reset()
+    return engine
 
 
 def one_by_one(ask: Ask) -> Callable[[], None]:
@@ -118,7 +128,7 @@ def async_costs(url: str) -> dict[str, Cost]:
             "llm.chat": lambda: made["llm"].achat([ChatMessage(QUESTION)]),
             "retriever": lambda: made["retriever"].aretrieve(QUESTION),
             "query engine": lambda: made["query engine"].aquery(QUESTION),
-            "chat engine": lambda: made["chat engine"].achat(QUESTION),
+            "chat engine": lambda: in_conversation(made["chat engine"]).achat(QUESTION),
         }
         try:
             blocks = {name: in_turn(runner, ask) for name, ask in asks.items()}
