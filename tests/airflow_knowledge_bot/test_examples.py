@@ -9,7 +9,10 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 @pytest.mark.usefixtures("dags")
 def test_every_example_is_parsed_without_a_service_or_a_connection(tmp_path):
-    from airflow.dag_processing.dagbag import DagBag
+    try:
+        from airflow.dag_processing.dagbag import DagBag
+    except ImportError:  # Airflow 3.1
+        from airflow.models.dagbag import DagBag
 
     for file in EXAMPLES.glob("*.py"):
         if "@dag" in (text := file.read_text(encoding="utf-8")):

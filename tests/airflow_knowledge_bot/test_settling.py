@@ -1,6 +1,8 @@
 """Items of unknown outcome, settled from a DAG's form, and the ledger's own connection."""
 
+import contextlib
 import json
+import sqlite3
 
 import pytest
 
@@ -9,7 +11,7 @@ from airflow_knowledge_bot.ledgers import KnowledgeBotLedgerHook, ledger_of
 from airflow_knowledge_bot.operators import KnowledgeBotResolveOperator
 from calls import KEY, SOURCE
 from knowledge_bot import Client
-from knowledge_bot.ingest import Ledger, Text, ingest
+from knowledge_bot.ingest import Ledger, LedgerError, Text, ingest
 from scripted_server import answer, close
 
 pytestmark = pytest.mark.integration
@@ -49,6 +51,15 @@ def test_what_was_settled_so_already_is_no_mistake_and_what_is_not_unknown_is_na
     assert "no item with the key 'nowhere'" in str(e.value)
     assert ".." not in str(e.value)
     assert states(unknown)["c"] == "refused"
+
+
+def test_a_database_that_fails_is_left_to_airflows_retries(unknown):
+    with contextlib.closing(sqlite3.connect(unknown.database.file)) as database:
+        fails = "BEGIN SELECT RAISE(ABORT, 'no disk'); END"
+        database.execute(f"CREATE TRIGGER full BEFORE INSERT ON kbot_items {fails}")
+    with pytest.raises(LedgerError, match="no disk"):
+        settle(outcome="created", items=["a"]).execute({})
+    assert states(unknown)["a"] == "unknown"
 
 
 def test_a_source_may_be_named_with_its_item(unknown):
