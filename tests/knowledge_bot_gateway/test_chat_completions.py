@@ -166,15 +166,23 @@ def test_a_service_that_is_away_is_a_sentence(start, bots):
 
 
 @pytest.mark.parametrize(
-    ("status", "expected"), [(401, 502), (402, 402), (403, 502), (404, 404), (409, 409), (429, 429)]
+    ("status", "expected", "code"),
+    [
+        (401, 502, "gateway_key_refused"),
+        (402, 402, "insufficient_quota"),
+        (403, 502, "gateway_key_refused"),
+        (404, 404, "no"),
+        (409, 409, "no"),
+        (429, 429, "rate_limit_exceeded"),
+    ],
 )
-def test_a_refusal_keeps_its_status(bots, start, status, expected):
+def test_a_refusal_keeps_its_status_and_has_openais_code(bots, start, status, expected, code):
     refusal = answer(status, {"code": "no", "message": "Not you."}, {"Retry-After": "0"})
     bots.refuse_next = [refusal] * 3
     client = openai.OpenAI(base_url=f"{start()}/v1", api_key=KEY, max_retries=0)
     with pytest.raises(openai.APIStatusError) as failure:
         say(client, "Who opens?")
-    assert failure.value.status_code == expected
+    assert (failure.value.status_code, failure.value.code) == (expected, code)
     assert failure.value.body["delivery"] == "refused"
     assert "Not you" in failure.value.message
 
