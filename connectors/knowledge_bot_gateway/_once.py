@@ -37,12 +37,14 @@ class _Exchange:
         more: done, and made anew, when there is another message, or the end.
         ended: whether there are no more.
         fetched: whether all of it was sent to somebody.
+        expiry: forgets it later.
     """
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
         self.more = asyncio.get_running_loop().create_future()
         self.ended = self.fetched = False
+        self.expiry: asyncio.TimerHandle | None = None
 
     async def add(self, message: Message) -> None:
         """Add a message to the answer."""
@@ -89,6 +91,7 @@ class Once:
         key = _digest(scope, body)
         exchange = self._exchanges.get(key)
         if exchange is None or (exchange.fetched and not _is_repeated(scope)):
+            self._forget(key)
             exchange = self._exchanges[key] = _Exchange()
             # It handles the request whether or not somebody waits.
             self._tasks.add(task := asyncio.create_task(self._handle(key, exchange, scope, body)))
@@ -110,16 +113,17 @@ class Once:
         exchange.tell()
         if exchange.status in (200, UNKNOWN_OUTCOME):
             loop = asyncio.get_running_loop()
-            loop.call_later(_KEPT, self._forget, key, exchange)
+            exchange.expiry = loop.call_later(_KEPT, self._forget, key)
         else:  # nothing was asked
-            self._forget(key, exchange)
+            self._forget(key)
         if len(self._exchanges) > _MOST_KEPT:
             ended = (known for known, one in self._exchanges.items() if one.ended)
-            self._exchanges.pop(next(ended, b""), None)
+            self._forget(next(ended, b""))
 
-    def _forget(self, key: bytes, exchange: _Exchange) -> None:
-        if self._exchanges.get(key) is exchange:
-            del self._exchanges[key]
+    def _forget(self, key: bytes) -> None:
+        exchange = self._exchanges.pop(key, None)
+        if exchange is not None and exchange.expiry is not None:
+            exchange.expiry.cancel()  # or it would keep the answer
 
 
 async def _relay(exchange: _Exchange, send: Send, gone: "asyncio.Task[None]") -> None:

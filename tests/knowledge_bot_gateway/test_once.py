@@ -1,13 +1,16 @@
 """One question stays one message, whatever a client does after a timeout or a lost connection."""
 
 import asyncio
+import gc
 import threading
+import weakref
 
 import httpx
 import openai
 import pytest
 
 from gateways import KEY
+from knowledge_bot_gateway._once import Once
 from scripted_server import answer, close
 from waiting import until_awaited
 
@@ -199,3 +202,25 @@ def test_a_question_about_titles_is_a_question(client, bots):
     said = [{"role": "user", "content": "Generate a concise, 3-5 word title for our handbook."}]
     client.chat.completions.create(model="bot_guide", messages=said)
     assert len(bots.contents) == 1
+
+
+class Start(dict):
+    """A message of ASGI that can be watched."""
+
+
+async def test_no_more_than_a_thousand_answers_are_kept_however_many_are_asked():
+    watched = []
+
+    async def app(scope, receive, send):
+        start = Start(type="http.response.start", status=200, headers=[])
+        watched.append(weakref.ref(start))
+        await send(start)
+        await send({"type": "http.response.body", "body": (await receive())["body"]})
+
+    transport = httpx.ASGITransport(Once(app))
+    async with httpx.AsyncClient(transport=transport, base_url="http://gateway") as client:
+        for number in range(1100):
+            answer = await client.post("/v1/responses", content=str(number))
+            assert answer.text == str(number)
+    gc.collect()
+    assert sum(one() is not None for one in watched) <= 1000
