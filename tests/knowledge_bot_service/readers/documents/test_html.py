@@ -231,6 +231,9 @@ TABLES = {
     "<tr><td>Studio<td><ul><li>bed<li>desk</ul></tr><tr><td>Family<td>60</tr>": (
         "Studio | bed desk\nFamily | 60"
     ),
+    "<tr><th>Day<th>Room</tr><tr><td rowspan=3>Friday<td>1</tr><tr><td>2</tr><tr><td>3</tr>": (
+        "Day | Room\n--- | ---\nFriday | 1\nFriday | 2\nFriday | 3"
+    ),
     "<tr><th>Phone<th>0555</tr><tr><th>Mail<th>a@b</tr>": "Phone | 0555\nMail | a@b",
 }
 
