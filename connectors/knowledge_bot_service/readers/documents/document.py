@@ -34,6 +34,11 @@ class Columns:
         # For a column, what spans the next rows, and how many they are.
         self._spanning: dict[int, tuple[str, int]] = {}
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether the next row has a cell of a row before it."""
+        return bool(self._spanning)
+
     def row(self, cells: Iterable[Cell], columns: int) -> tuple[str, ...]:
         """The words of a row, in so many columns at least."""
         following = iter(cells)

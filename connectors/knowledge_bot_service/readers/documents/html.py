@@ -332,7 +332,8 @@ class _Table:
         told = [text for text, _, _ in cells if text]
         if not told:
             return []
-        if len(told) == 1 and (not self._names or len(cells) == 1):
+        is_alone = len(cells) == 1 and not self._columns.goes_on
+        if len(told) == 1 and (is_alone or not self._names):
             return [Block("paragraph", told[0])]
         may_name = not self._has_rows and (not self._names or self._goes_on)
         if may_name and all(one.tag == "th" for one in elements) and _has_values(row):
