@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from knowledge_bot_service.answers.conversations import Asked, Exchange
-from knowledge_bot_service.answers.ranking import Query, Ranked, ranked
-from knowledge_bot_service.index.relevance import Weights, Word
-from knowledge_bot_service.index.search import Search, WeightedWords
+from knowledge_bot_service.answers.ranking import Query, Ranked, Weights, ranked
+from knowledge_bot_service.index.search import Search, WeightedWords, Word
 from knowledge_bot_service.readers.analyzer import (
     QueryTerms,
     index_terms,

@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
-from knowledge_bot_service.index.relevance import Word
 from knowledge_bot_service.readers.analyzer import Block
 from knowledge_bot_service.readers.analyzer.blocks import loaded
 from knowledge_bot_service.readers.analyzer.vectors import DIMENSIONS, parted
 from knowledge_bot_service.store.database import Database, one_state
 from knowledge_bot_service.store.entries import scope_token
+
+Word = tuple[str, ...]
+"""A word of a question: its stems, one for each language that it may be in."""
 
 # A question may be a whole page. Its rarest words decide; the others cost time for nothing.
 _MAX_WORDS: Final = 48
