@@ -325,6 +325,17 @@ class KnowledgeBotHook(BaseHook):
         found = self.get_conn().search(query, bot_id=bot_id, collections=collections, limit=limit)
         return [passage.model_dump(mode="json") for passage in found]
 
+    def get_passage(self, passage_id: str) -> dict[str, Any]:
+        """Return a passage that was found, where the service announces `passages`.
+
+        Args:
+            passage_id: the passage's id, which holds for one revision of its source.
+
+        Returns:
+            As for `search`.
+        """
+        return self.get_conn().get_passage(passage_id).model_dump(mode="json")
+
     def test_connection(self) -> tuple[bool, str]:
         """Ping the service, then list its bots, so that a wrong key shows.
 

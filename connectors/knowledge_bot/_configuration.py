@@ -118,7 +118,7 @@ def _api_key(key: Any) -> Secret | None:
     if key is None or key == "":
         return None
     if not isinstance(key, str):
-        raise ConfigurationError.of("api_key", f"expected a string, not {type(key).__name__}")
+        raise ConfigurationError.expected("api_key", "a string", key)
     # A key that a header cannot carry would be quoted in the HTTP library's own error.
     if not all("!" <= character <= "~" for character in key):
         raise ConfigurationError.of(
@@ -138,7 +138,7 @@ def _base_url(url: str | None) -> str:
             "Client.from_profile() reads what `kbot login` saved",
         )
     if not isinstance(url, str):
-        raise ConfigurationError.of("base_url", f"expected a string, not {type(url).__name__}")
+        raise ConfigurationError.expected("base_url", "a string", url)
     if any(character <= " " or character == "\x7f" for character in url):
         raise ConfigurationError.of("base_url", "the base URL holds a space or a control character")
     try:

@@ -739,7 +739,7 @@ def collection_ids(collections: Collections) -> list[str]:
         [collections] if isinstance(collections, str) or hasattr(collections, "id") else collections
     )
     if not isinstance(several, Iterable):
-        raise ConfigurationError.of("collections", f"expected ids, not {type(several).__name__}")
+        raise ConfigurationError.expected("collections", "ids", several)
     ids = [identifier("collections", getattr(item, "id", item), "col_") for item in several]
     if not ids:
         raise ConfigurationError.of("collections", "name at least one collection")
@@ -773,7 +773,7 @@ def identifier(argument: str, value: object, prefix: str) -> str:
     # The prefixes are documented (section 2). What follows is not, so only what can never be part
     # of an address is refused, quoted or not: proxies decode `%2F` and `..` on their way.
     if not isinstance(value, str):
-        raise ConfigurationError.of(argument, f"expected a string, not {type(value).__name__}")
+        raise ConfigurationError.expected(argument, "a string", value)
     rest = value.removeprefix(prefix)
     if rest == value or not rest.strip(".") or not value.isprintable() or _NOT_IN_IDS.search(value):
         raise ConfigurationError.of(argument, f"{value[:80]!r} is not an id of the form {prefix}…")
@@ -783,7 +783,7 @@ def identifier(argument: str, value: object, prefix: str) -> str:
 def non_empty_text(argument: str, value: object) -> str:
     """Return a text that holds more than white space."""
     if not isinstance(value, str):
-        raise ConfigurationError.of(argument, f"expected a string, not {type(value).__name__}")
+        raise ConfigurationError.expected(argument, "a string", value)
     if not value.strip():
         raise ConfigurationError.of(argument, "is empty")
     return value

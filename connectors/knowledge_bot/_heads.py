@@ -87,10 +87,11 @@ class Heads:
         days: int = 400,
     ) -> None:
         if not isinstance(address, str | os.PathLike | None):
-            raise ConfigurationError.of(
+            raise ConfigurationError.expected(
                 "heads",
-                "expected Heads, their address (sqlite:///file or postgresql://…) or the path of a "
-                f"SQLite file, not {type(address).__name__}",
+                "Heads, their address (sqlite:///file or postgresql://…) or the path of a SQLite "
+                "file",
+                address,
             )
         check_number("remembered", remembered, 1, whole=True)
         check_number("days", days, 1, whole=True)

@@ -79,18 +79,13 @@ class Upload:
             name = filename or _name_of(file) or str(fields["name"])
             start = _start_of(file)
         else:
-            raise ConfigurationError.of(
-                "file", f"expected a path, bytes or a binary file object, not {type(file).__name__}"
-            )
+            raise ConfigurationError.expected("file", "a path, bytes or a binary file object", file)
         content_type = content_type or _guessed_type(str(name))
         for argument, text in (("filename", name), ("content_type", content_type)):
             if not isinstance(text, str):
-                kind = type(text).__name__
-                raise ConfigurationError.of(argument, f"expected a string, not {kind}")
+                raise ConfigurationError.expected(argument, "a string", text)
         if on_progress is not None and not callable(on_progress):
-            raise ConfigurationError.of(
-                "on_progress", f"expected a function, not {type(on_progress).__name__}"
-            )
+            raise ConfigurationError.expected("on_progress", "a function", on_progress)
         if not _CONTENT_TYPE.fullmatch(content_type):
             raise ConfigurationError.of("content_type", f"{content_type!r} is not a media type")
         return cls(fields, file, name, content_type, on_progress, start)

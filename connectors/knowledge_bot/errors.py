@@ -100,6 +100,11 @@ class ConfigurationError(KnowledgeBotError, ValueError):
         error.argument = argument
         return error
 
+    @classmethod
+    def expected(cls, argument: str, what: str, given: object, advice: str = "") -> Self:
+        """Return the error of an argument that is something else, with what to do about it."""
+        return cls.of(argument, f"expected {what}, not {type(given).__name__}{advice}")
+
 
 class UnsupportedError(ConfigurationError):
     """The service does not announce what the call needs, to this API key. Nothing was sent.

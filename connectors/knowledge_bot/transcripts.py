@@ -75,9 +75,7 @@ class Turn:
                 "role", f"{str(self.role)[:40]!r} is not one of {', '.join(_ROLES)}"
             )
         if not isinstance(self.text, str):
-            raise ConfigurationError.of(
-                "text", f"expected a string, not {type(self.text).__name__}"
-            )
+            raise ConfigurationError.expected("text", "a string", self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +94,7 @@ class Transcript:
     def __post_init__(self) -> None:
         for turn in self.turns:
             if not isinstance(turn, Turn):
-                raise ConfigurationError.of("turns", f"expected Turns, not {type(turn).__name__}")
+                raise ConfigurationError.expected("turns", "Turns", turn)
         if not self.turns:
             raise ConfigurationError.of("turns", "there are none. End the list with a question")
         if (last := self.turns[-1].role) != "user":

@@ -288,9 +288,7 @@ def _items(documents: Any, texts: Texts) -> Any:
 
     def item(document: Document) -> Text | Skipped:
         if not isinstance(document, Document):
-            raise ConfigurationError.of(
-                "documents", f"expected Document objects, not {type(document).__name__}"
-            )
+            raise ConfigurationError.expected("documents", "Document objects", document)
         return texts(document)
 
     async def awaited() -> AsyncIterator[Text | Skipped]:

@@ -25,15 +25,15 @@ class Clients:
     ) -> None:
         # An argument of the wrong type may be a key: its type is named, its value never quoted.
         if not isinstance(client, Client | None):
-            raise ConfigurationError.of(
+            raise ConfigurationError.expected(
                 "client",
-                f"expected a knowledge_bot.Client, not {type(client).__name__}; pass a "
-                "key and an address to it: client=Client(api_key, base_url)",
+                "a knowledge_bot.Client",
+                client,
+                "; pass a key and an address to it: client=Client(api_key, base_url)",
             )
         if not isinstance(async_client, AsyncClient | None):
-            raise ConfigurationError.of(
-                "async_client",
-                f"expected a knowledge_bot.AsyncClient, not {type(async_client).__name__}",
+            raise ConfigurationError.expected(
+                "async_client", "a knowledge_bot.AsyncClient", async_client
             )
         self.blocking = shared_client() if client is None else client
         self._awaiting = async_client

@@ -33,15 +33,11 @@ def texts_of(nodes: Iterable[BaseNode]) -> Iterator[Text | Skipped]:
     """
     given: object = nodes
     if isinstance(given, str | BaseNode) or not isinstance(given, Iterable):
-        raise ConfigurationError.of(
-            "nodes", f"expected a list of documents or nodes, not {type(nodes).__name__}"
-        )
+        raise ConfigurationError.expected("nodes", "a list of documents or nodes", nodes)
     documents: dict[str, list[BaseNode]] = {}
     for node in nodes:
         if not isinstance(node, BaseNode):
-            raise ConfigurationError.of(
-                "nodes", f"expected documents or nodes of LlamaIndex, not {type(node).__name__}"
-            )
+            raise ConfigurationError.expected("nodes", "documents or nodes of LlamaIndex", node)
         documents.setdefault(node.ref_doc_id or node.node_id, []).append(node)
     for document_id, parts in documents.items():
         yield _text(document_id, parts)

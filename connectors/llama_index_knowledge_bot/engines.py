@@ -372,9 +372,7 @@ class KnowledgeBotChatEngine(BaseChatEngine):
                 "start one with it. Nothing was sent",
             )
         if not isinstance(text, str):
-            raise ConfigurationError.of(
-                "message", f"expected a text, not {type(text).__name__}. Nothing was sent"
-            )
+            raise ConfigurationError.expected("message", "a text", text, ". Nothing was sent")
         if not text.strip():
             raise ConfigurationError.of("message", "is empty; say something. Nothing was sent")
         return self._conversation, ChatMessage(role=MessageRole.USER, content=text)

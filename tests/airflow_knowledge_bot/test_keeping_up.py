@@ -259,6 +259,7 @@ def test_the_hook_has_the_endpoints_of_sources(service, tmp_path):
     assert hook.list_sources(name="Ferry", status=["ready"], collection=["col_1"]) == [found]
     (passage,) = hook.search("When does the ferry leave?", collections=["col_1"])
     assert (passage["source_id"], passage["text"]) == (made["id"], "The ferry leaves at ten.")
+    assert hook.get_passage(passage["id"])["text"] == passage["text"]
     (tmp_path / "ferry.txt").write_text("The ferry leaves at noon.")
     hook.replace_source(
         made["id"], "Ferry", collections=["col_1"], file=str(tmp_path / "ferry.txt")

@@ -5,8 +5,11 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from knowledge_bot import Client, ConfigurationError, Delivery
+from knowledge_bot.checks import load_questions
+from knowledge_bot.ingest import File, Ledger, from_folder, ingest
 from refusals import refused
 
 GOOD = {"name": "n", "collections": "col_1"}
@@ -114,3 +117,22 @@ def test_both_clients_document_each_operation():
     operations = ["ping", "list_bots", "send_message", "upload_source", "create_webpage_source"]
     assert all(getattr(Client, name).__doc__ for name in operations)
     assert Client("k", "https://h.example").send_message.__doc__ == Client.send_message.__doc__
+
+
+@pytest.mark.parametrize("given", [7, {}, [], b"bytes", 1.5], ids=ascii)
+def test_what_is_no_path_no_address_and_no_key_is_named(given, tmp_path):
+    ledger = Ledger(tmp_path / "ledger.db")
+    with Client("key", "https://service.example") as client:
+        ingest(client, [], collections="col_1", ledger=ledger)
+    for argument, call in (
+        ("folder", lambda: from_folder(given)),
+        ("marker", lambda: from_folder(tmp_path, marker=given)),
+        ("path", lambda: load_questions(given)),
+        ("key", lambda: ledger.resolve(given, created=True)),
+        ("service", lambda: list(ledger.gone(service=given))),
+        ("ledger", lambda: Ledger(given)),
+    ):
+        with refused(argument):
+            call()
+    with pytest.raises(ValidationError):
+        File(path=[given])

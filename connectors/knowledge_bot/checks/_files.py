@@ -44,6 +44,8 @@ def load_questions(path: str | os.PathLike[str]) -> list[Question]:
             names the file and the line.
         ModuleNotFoundError: the extra `checks` is needed and not installed.
     """
+    if not isinstance(path, str | os.PathLike):
+        raise ConfigurationError.expected("path", "a path", path)
     given = Path(path)
     return parse_questions(_read(given), given.suffix.lower(), str(path), given.parent)
 

@@ -168,12 +168,9 @@ class Options:
         for name in ("on_result", "on_progress", "key_of"):
             given = getattr(self, name)
             if given is not None and not callable(given):
-                kind = type(given).__name__
-                raise ConfigurationError.of(name, f"expected a function, not {kind}")
+                raise ConfigurationError.expected(name, "a function", given)
         if self.stop is not None and not hasattr(self.stop, "is_set"):
-            raise ConfigurationError.of(
-                "stop", f"expected an Event, not {type(self.stop).__name__}"
-            )
+            raise ConfigurationError.expected("stop", "an Event", self.stop)
 
 
 def check(
@@ -211,9 +208,8 @@ def check(
         Exception: what a callback raised.
     """
     if not isinstance(client, Client):
-        kind = type(client).__name__
-        raise ConfigurationError.of(
-            "client", f"expected a Client, not {kind}; acheck takes an AsyncClient"
+        raise ConfigurationError.expected(
+            "client", "a Client", client, "; acheck takes an AsyncClient"
         )
     schedule, client, known = _prepared(client, bot_id, questions, ledger, options)
     with client._run_span("check") as counted:  # noqa: SLF001 - the core's own
@@ -237,9 +233,8 @@ async def acheck(
     loop's thread. Arguments, result and errors are those of `check`.
     """
     if not isinstance(client, AsyncClient):
-        kind = type(client).__name__
-        raise ConfigurationError.of(
-            "client", f"expected an AsyncClient, not {kind}; check takes a Client"
+        raise ConfigurationError.expected(
+            "client", "an AsyncClient", client, "; check takes a Client"
         )
     schedule, client, known = _prepared(client, bot_id, questions, ledger, options)
     with client._run_span("check") as counted:  # noqa: SLF001 - the core's own
@@ -326,9 +321,8 @@ def _in_this_loop(function: Callable[..., Awaitable[T]], *arguments: Any) -> Awa
 
 def _bots(given: str | Sequence[str]) -> tuple[str, ...]:
     if not isinstance(given, Sequence):
-        kind = type(given).__name__
-        raise ConfigurationError.of(
-            "bot_id", f"expected a bot's id or several, not {kind}. Nothing was asked"
+        raise ConfigurationError.expected(
+            "bot_id", "a bot's id or several", given, ". Nothing was asked"
         )
     bots = (given,) if isinstance(given, str) else tuple(dict.fromkeys(given))
     if not bots:
@@ -521,17 +515,14 @@ class Schedule:
 
 def _unasked(bots: Sequence[str], questions: Iterable[Question]) -> list[Result]:
     if isinstance(questions, str | bytes | dict | Question) or not isinstance(questions, Iterable):
-        kind = type(questions).__name__
-        raise ConfigurationError.of("questions", f"expected several Questions, not {kind}")
+        raise ConfigurationError.expected("questions", "several Questions", questions)
     given = list(questions)
     if not given:
         raise ConfigurationError.of("questions", "there are none. Nothing was asked")
     by_id: dict[str, Question] = {}
     for one in given:
         if not isinstance(one, Question):
-            raise ConfigurationError.of(
-                "questions", f"expected Questions, not {type(one).__name__}"
-            )
+            raise ConfigurationError.expected("questions", "Questions", one)
         if one.id in by_id:
             raise ConfigurationError.of(
                 "questions",

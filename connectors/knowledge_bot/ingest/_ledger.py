@@ -235,10 +235,11 @@ class Ledger:
 
     def __init__(self, address: str | os.PathLike[str]) -> None:
         if not isinstance(address, str | os.PathLike):
-            raise ConfigurationError.of(
+            raise ConfigurationError.expected(
                 "ledger",
-                "expected a Ledger, its address (sqlite:///file or postgresql://…) or the path of "
-                f"a SQLite file, not {type(address).__name__}",
+                "a Ledger, its address (sqlite:///file or postgresql://…) or the path of a SQLite "
+                "file",
+                address,
             )
         self._address = os.fspath(address)
 
@@ -790,6 +791,8 @@ def _entry(row: Row, service: str, collections: tuple[str, ...], origin: str | N
 
 def _of_key(connection: Connection, key: str) -> list[Entry]:
     """Return the entries of a key in every scope, or of an entry's id."""
+    if not isinstance(key, str):
+        raise ConfigurationError.expected("key", "a text", key)
     scopes = connection.rows("SELECT service, collections FROM kbot_scopes")
     ids = [item_ids(service, collections.split(","))(key) for service, collections in scopes]
     if re.fullmatch("[0-9a-f]{32}", key):

@@ -239,9 +239,8 @@ class Ingestion:
     ) -> Report:
         """Ingest the items; see `aingest`."""
         if not isinstance(client, AsyncClient):
-            raise ConfigurationError.of(
-                "client",
-                f"expected an AsyncClient, not {type(client).__name__}; ingest takes a Client",
+            raise ConfigurationError.expected(
+                "client", "an AsyncClient", client, "; ingest takes a Client"
             )
         asked = threading.Event()
         run = self._new_run(client, Sender(client), items, asked)
@@ -275,9 +274,7 @@ class Ingestion:
     ) -> Run:
         several = isinstance(items, Iterable | AsyncIterable)
         if not several or isinstance(items, str | bytes | dict) or hasattr(items, "identity"):
-            raise ConfigurationError.of(
-                "items", f"expected several items, as in a list, not {type(items).__name__}"
-            )
+            raise ConfigurationError.expected("items", "several items, as in a list", items)
         if not self.dry_run:
             client._check("ingest")  # noqa: SLF001 - the core's own, not a user's
         origin = self.origin or getattr(items, "origin", None)
@@ -359,9 +356,8 @@ class _BlockingRun:
 
     def __init__(self, options: Ingestion, client: Client, items: Iterable[object]) -> None:
         if not isinstance(client, Client):
-            raise ConfigurationError.of(
-                "client",
-                f"expected a Client, not {type(client).__name__}; aingest takes an AsyncClient",
+            raise ConfigurationError.expected(
+                "client", "a Client", client, "; aingest takes an AsyncClient"
             )
         self._options, self._asked = options, threading.Event()
         self._run = options._new_run(client, Sender(client), items, self._asked)  # noqa: SLF001 - of this module

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 from knowledge_bot._database import Connection, Session
+from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._schema import (
     COPIED,
     DIED,
@@ -139,7 +140,13 @@ NO_ROW = Row._make(
 
 
 def normalised_url(service: str) -> str:
-    """Return a base URL in its normal form, the same for all its spellings (RFC 3986, 6.2)."""
+    """Return a base URL in its normal form, the same for all its spellings (RFC 3986, 6.2).
+
+    Raises:
+        ConfigurationError: it is no text.
+    """
+    if not isinstance(service, str):
+        raise ConfigurationError.expected("service", "a base URL", service)
     parts = urlsplit(service)
     host = (parts.hostname or "").lower()
     host = f"[{host}]" if ":" in host else host

@@ -115,9 +115,7 @@ class RowSink:
         if table is not None and not (isinstance(table, str) and table.strip()):
             raise ConfigurationError.of("table", f"expected a name, not {table!r}")
         if self.client is not None and not isinstance(self.client, Client):
-            raise ConfigurationError.of(
-                "client", f"expected a Client, not {type(self.client).__name__}"
-            )
+            raise ConfigurationError.expected("client", "a Client", self.client)
 
     @property
     def _fields(self) -> dict[str, Column | None]:
@@ -204,7 +202,7 @@ class RowSink:
 
     def _write(self, rows: Iterable[Any], *, fewest: int, origin: str | None = None) -> Report:
         if isinstance(rows, str | bytes | Mapping) or not isinstance(rows, Iterable):
-            raise ConfigurationError.of("rows", f"expected several rows, not {type(rows).__name__}")
+            raise ConfigurationError.expected("rows", "several rows", rows)
         items = self._items(self._checked(rows, fewest), self._fields)
         with self._client() as client:
             report = self._ingestion(origin).run(client, items)

@@ -453,9 +453,7 @@ def _check(bots: Any, collections: Any) -> None:
     if isinstance(collections, str) or not isinstance(collections, Iterable):
         raise ConfigurationError.of("collections", "expected several ids, or names by id")
     if not isinstance(bots, Mapping):
-        raise ConfigurationError.of(
-            "bots", f"expected what each bot answers, by id, not {type(bots).__name__}"
-        )
+        raise ConfigurationError.expected("bots", "what each bot answers, by id", bots)
     for bot, answers in bots.items():
         if not isinstance(answers, Mapping) and (
             not callable(answers) or inspect.iscoroutinefunction(answers)

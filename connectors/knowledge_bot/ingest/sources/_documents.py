@@ -204,9 +204,7 @@ def patterns_of(name: str, given: str | Iterable[str]) -> list[str]:
     """
     several = [given] if isinstance(given, str) else given
     if not isinstance(several, Iterable):
-        raise ConfigurationError.of(
-            name, f"expected a pattern or a list of patterns, not {type(given).__name__}"
-        )
+        raise ConfigurationError.expected(name, "a pattern or a list of patterns", given)
     found = list(several)
     if not all(isinstance(pattern, str) for pattern in found):
         raise ConfigurationError.of(name, "expected patterns as strings")

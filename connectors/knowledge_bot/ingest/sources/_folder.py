@@ -59,11 +59,16 @@ def from_folder(
     Raises:
         ConfigurationError: there is no such folder, or a pattern is not valid.
     """
+    if not isinstance(folder, str | os.PathLike):
+        raise ConfigurationError.expected("folder", "a path", folder)
     root = Path(folder).resolve()
     if not os.path.isdir(root):  # noqa: PTH112 - before Python 3.14 a Path raises here
         raise ConfigurationError.of("folder", f"{os.fspath(folder)!r} is not a folder")
-    several = [patterns] if isinstance(patterns, str) else list(patterns)
-    matches = None
+    several, matches = ["*"], None
+    if patterns != "*":
+        from knowledge_bot.ingest.sources._documents import patterns_of
+
+        several = patterns_of("patterns", patterns)
     try:
         if several != ["*"]:
             matches = re.compile("|".join(f"(?:{expression(each)})" for each in several)).fullmatch
@@ -80,6 +85,8 @@ def from_folder(
 
         left_out += patterns_of("exclude", exclude)
     excluding = matching(left_out)
+    if not isinstance(marker, str | None):
+        raise ConfigurationError.expected("marker", "the name of a file", marker)
     if marker is not None and (not marker or "/" in marker):
         raise ConfigurationError.of("marker", f"expected the name of a file, not {marker!r}")
     found = Folder(str(root), str(root), name, matches, excluding, hidden, marker)

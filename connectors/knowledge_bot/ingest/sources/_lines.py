@@ -177,9 +177,7 @@ def _opened(source: Lines) -> Any:
                 reason = "it is an address, but a file of lines is expected, or a list of them"
             raise ConfigurationError(f"{os.fspath(source)} cannot be read: {reason}") from error
     if not isinstance(source, Iterable):
-        raise ConfigurationError.of(
-            "source", f"expected a path, an open file or lines, not {type(source).__name__}"
-        )
+        raise ConfigurationError.expected("source", "a path, an open file or lines", source)
     return _kept_open(source)
 
 

@@ -87,9 +87,7 @@ def from_objects(
             "address", f"{place.shown} cannot be reached: {error}"
         ) from None
     if not isinstance(storage_options or {}, Mapping):
-        raise ConfigurationError.of(
-            "storage_options", f"expected a mapping, not {type(storage_options).__name__}"
-        )
+        raise ConfigurationError.expected("storage_options", "a mapping", storage_options)
     options = dict(storage_options or {})
     hide = _Hiding(place.secrets | _secrets(options))
 
@@ -378,9 +376,7 @@ class _Place:
     @classmethod
     def of(cls, address: object) -> "_Place":
         if not isinstance(address, str):
-            raise ConfigurationError.of(
-                "address", f"expected a string, not {type(address).__name__}"
-            )
+            raise ConfigurationError.expected("address", "a string", address)
         protocol, colon, rest = address.partition("://")
         if not colon or not re.fullmatch(r"[a-z][a-z0-9+.-]*", protocol):
             raise ConfigurationError.of(

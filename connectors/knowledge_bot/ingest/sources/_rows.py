@@ -67,7 +67,7 @@ def from_rows(
                 option, f"there is no column {column!r}; there are {', '.join(columns)}"
             )
     if not isinstance(rows, Iterable) and not hasattr(rows, "fetchone"):
-        raise ConfigurationError.of("rows", f"expected several rows, not {type(rows).__name__}")
+        raise ConfigurationError.expected("rows", "several rows", rows)
     places = {column: place for place, column in enumerate(columns)}
     take = once(_texts(rows, fields, places), "rows")
     return Found(take, origin, local_keys=True)
