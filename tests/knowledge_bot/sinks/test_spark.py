@@ -55,7 +55,7 @@ class TestDataSource(SinkContract):
         return write
 
     def test_what_would_be_overwritten_is_refused(self, service, options, write):
-        with pytest.raises(PySparkException, match="the service deletes nothing"):
+        with pytest.raises(PySparkException, match="ConfigurationError: mode: "):
             write(rows_of(0, 5), mode="overwrite", **options)
         assert service.created == []
 
