@@ -317,6 +317,10 @@ def _failed(request: Request[T], failure: Failure, destination: Destination) -> 
         f"{request} to {destination}: the connection broke {where}: {reason}",
         delivery=delivery,
         outcome=outcome,
+        # A port that speaks TLS hangs up on plain HTTP; the first that is sent shows it.
+        advice="If its port speaks TLS, the base URL has to begin with https://"
+        if request.path == PING and destination.base_url.startswith("http://")
+        else None,
     )
 
 

@@ -560,13 +560,24 @@ class Events(EventStore):
         return known[0]
 
 
+# What a model can call, where an error advises a command.
+_TOOLS_FOR = {
+    "`kbot bots`": "`list_bots`",
+    "`kbot collections`": "`list_collections`",
+    "`kbot conversations BOT`": "`list_conversations`",
+}
+
+
 @contextmanager
 def _tool_errors(kind: type[ToolError] | type[ResourceError] = ToolError) -> Iterator[None]:
     """Turn the core's errors into tool errors that say whether the service may have acted."""
     try:
         yield
     except KnowledgeBotError as error:
-        raise kind(f"{error} (delivery: {error.delivery})") from None
+        text = str(error)
+        for command, tool in _TOOLS_FOR.items():
+            text = text.replace(command, tool)
+        raise kind(f"{text} (delivery: {error.delivery})") from None
     except BaseException as cancelled:
         # A cancelled request gets no answer. The client's note says what was in flight.
         for note in getattr(cancelled, "__notes__", []):

@@ -142,6 +142,14 @@ def test_a_certificate_that_is_not_trusted_is_reported_with_what_to_do(call, scr
     assert call(create, server.url, verify=False).id == "src_1"
 
 
+def test_plain_http_at_a_port_with_tls_says_so(call, scripted):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
+    url = scripted(answer(body=SOURCE), tls=context).url.replace("https:", "http:")
+    with pytest.raises(ConnectionLostError, match="https://"):
+        call(lambda client: client.ping(), url, max_retries=0)
+
+
 def test_certificate_authorities_of_the_environment_are_trusted(
     call, scripted, tmp_path, monkeypatch
 ):

@@ -368,6 +368,16 @@ async def test_an_error_says_whether_the_service_may_have_acted(mcp_of, bots, re
     assert bots.asked_of("bot_guide")[QUESTION] == 1
 
 
+async def test_an_error_advises_what_the_model_can_call(mcp_of, bots):
+    gone = answer(400, {"code": "unknown_bot", "message": "There is no such bot."})
+    bots.answers["bot_guide"][QUESTION] = gone
+    async with mcp_of(bots.url, SERVICE_KEY)() as client:
+        failed = await client.call_tool("ask_bot", {"bot": "bot_guide", "question": QUESTION})
+    assert failed.is_error
+    assert "`list_bots`" in text_of(failed)
+    assert "kbot" not in text_of(failed)
+
+
 async def test_a_service_that_is_away_leaves_the_server_standing(mcp_of, bots):
     connect = mcp_of(bots.url, SERVICE_KEY)
     bots.stop()

@@ -22,7 +22,7 @@ from knowledge_bot.cli.output import as_json_option, fields_of, write_line, writ
 from knowledge_bot.cli.progress import upload_progress
 from knowledge_bot.cli.settings import Connection
 from knowledge_bot.cli.terminal import write_stderr
-from knowledge_bot.cli.texts import read_text
+from knowledge_bot.cli.texts import Suggesting, read_text
 
 if TYPE_CHECKING:
     from knowledge_bot import Client, Source
@@ -42,7 +42,7 @@ def _adding(command: Callable[..., None]) -> Callable[..., None]:
     return adding_to(_replace_option(as_json_option(made)))
 
 
-@click.group()
+@click.group(cls=Suggesting)
 def add() -> None:
     """Add a page, a text or files to the service.
 
@@ -110,6 +110,8 @@ def text(
         raise click.UsageError("name a FILE (or `-`), or pass --content, one of the two")
     if not name and source in (None, "-") and not where["replace"]:
         raise click.UsageError("a text without a file needs a --name")
+    if source not in (None, "-") and not Path(source).exists():
+        raise click.UsageError(f"there is no file {source}; pass a text itself as --content")
     body = content if source is None else read_text(source)
     with connection.client(needs_key=True) as client:
         add_to = _Place(connection, client, **where)
@@ -119,13 +121,21 @@ def text(
     _write_source(created, as_json=as_json)
 
 
+def _files(_context: click.Context, _: click.Parameter, paths: tuple[str, ...]) -> tuple[str, ...]:
+    for path in paths:
+        if Path(path).is_dir():
+            raise click.BadParameter(f"{path} is a folder; `kbot ingest folder` adds its files")
+    return paths
+
+
 @add.command()
 @click.argument(
     "paths",
+    callback=_files,
     nargs=-1,
     required=True,
     metavar="PATH...",
-    type=click.Path(exists=True, dir_okay=False, readable=True, allow_dash=True),
+    type=click.Path(exists=True, readable=True, allow_dash=True),
 )
 @click.option("--name", help="The source's name, for a single file.  [default: the file's]")
 @_adding

@@ -26,7 +26,7 @@ from knowledge_bot.cli.output import (
 )
 from knowledge_bot.cli.settings import Connection
 from knowledge_bot.cli.terminal import one_line, printable, write_stderr
-from knowledge_bot.cli.texts import given_text, read_lines
+from knowledge_bot.cli.texts import given_question, read_lines
 
 if TYPE_CHECKING:
     from knowledge_bot import Chat, Message
@@ -73,7 +73,7 @@ def ask(
     given, question = bot_and(
         "QUESTION", words, several="a QUESTION is one argument: put it into quotes"
     )
-    content = given_text(question)
+    content = given_question(question)
     ledger = None if ledger_address is None else ledger_of(ledger_address, made=True)
     with connection.client(needs_key=True) as client:
         bot = bot_to_ask(client, given)

@@ -9,7 +9,8 @@ from knowledge_bot.cli.exits import Exit, Failed, falling_back_to_stderr, postin
 from knowledge_bot.cli.ids import bot_ids, collections_option
 from knowledge_bot.cli.output import listing, write_bytes, write_text
 from knowledge_bot.cli.settings import Connection
-from knowledge_bot.cli.texts import given_text
+from knowledge_bot.cli.terminal import write_stderr
+from knowledge_bot.cli.texts import Suggesting, given_question, given_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -96,7 +97,7 @@ def search(
     kbot search "What does a reminder cost?"
     kbot search "opening hours" --bot bot_guide --limit 3 --json | jq -r '.[].text'
     """  # noqa: D301 - \b is for click
-    content = given_text(query)
+    content = given_question(query)
     with connection.client(needs_key=True) as client:
         return client.search(content, bot_id=bot, collections=collections or None, limit=limit)
 
@@ -108,7 +109,7 @@ def _detail(source: dict[str, Any]) -> str:
 _listing = listing("id", "name", "status", detail=_detail)
 
 
-@click.group()
+@click.group(cls=Suggesting)
 def sources() -> None:
     """List, show and delete sources, where the service announces that it can."""
 
@@ -160,6 +161,7 @@ def delete(connection: Connection, source_ids: tuple[str, ...]) -> None:
         for source_id in source_ids:
             with posting():
                 client.delete_source(source_id)
+            write_stderr(f"({source_id} is deleted, or was not there)")
 
 
 @click.command()

@@ -18,7 +18,7 @@ from knowledge_bot.cli.output import (
     write_text,
 )
 from knowledge_bot.cli.terminal import write_stderr
-from knowledge_bot.cli.texts import read_lines
+from knowledge_bot.cli.texts import Suggesting, read_lines
 
 if TYPE_CHECKING:
     from knowledge_bot.cli.settings import Connection
@@ -55,7 +55,7 @@ def open_ledger(address: str | None, *, for_writing: bool = False) -> "Ledger":
     return Ledger(folder / "ledger.db")
 
 
-@click.group()
+@click.group(cls=Suggesting)
 def ledger() -> None:
     """Read and settle the ledger that `kbot ingest` keeps.
 

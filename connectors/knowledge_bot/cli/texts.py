@@ -18,7 +18,7 @@ _UNITS = {"s": 1, "m": 60, "h": 3600}
 
 
 class Suggesting(click.Group):
-    """A group that says which of its commands was meant; click does so if it holds them itself.
+    """A group that says which of its commands was meant, or else which there are.
 
     Args:
         words: what people type for commands of another name.
@@ -32,11 +32,12 @@ class Suggesting(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command, as click does; the error names the one that is meant."""
-        if self.get_command(ctx, args[0]) is None and (
-            meant := self.meant(args[0])
-            or "".join(get_close_matches(args[0], self.list_commands(ctx), 1))
-        ):
-            ctx.fail(f"There is no command {args[0]!r}. Did you mean `{ctx.command_path} {meant}`?")
+        if args[0][:1] not in ("", "-") and self.get_command(ctx, args[0]) is None:
+            known = self.list_commands(ctx)
+            meant = self.meant(args[0]) or "".join(get_close_matches(args[0], known, 1))
+            said = f"Did you mean `{ctx.command_path} {meant}`?" if meant else ""
+            said = said or f"`{ctx.command_path}` has {', '.join(known)}."
+            ctx.fail(f"There is no command {args[0]!r}. {said}")
         return super().resolve_command(ctx, args)
 
     def meant(self, typed: str) -> str:
@@ -68,6 +69,17 @@ def read_lines(source: str) -> Iterator[str]:
 def given_text(text: str) -> str:
     """Return an argument, or the text of stdin without its last line end where it is `-`."""
     return read_text("-").removesuffix("\n").removesuffix("\r") if text == "-" else text
+
+
+def given_question(text: str) -> str:
+    """Return a question that is given as `given_text` takes it.
+
+    Raises:
+        click.UsageError: it is empty.
+    """
+    if not (question := given_text(text)).strip():
+        raise click.UsageError("the QUESTION is empty")
+    return question
 
 
 def time_option(name: str, default: str, text: str) -> Callable[[F], F]:

@@ -190,8 +190,8 @@ class PrunePlan:
             read = json.loads(text)
             plan = cls(str(read["service"]), tuple(map(dict, read["remove"])))
             whole = read["digest"] == plan.digest
-        except (ValueError, TypeError, LookupError) as error:
-            raise LedgerError(f"this is not a plan of what to remove: {error}") from None
+        except (ValueError, TypeError, LookupError):
+            raise LedgerError("this is no plan that `kbot ledger prune --plan` wrote") from None
         if not whole:
             raise LedgerError("the plan was changed after it was made; make a new one")
         return plan

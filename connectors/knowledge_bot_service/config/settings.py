@@ -264,6 +264,8 @@ class Settings(_Section):
                 raise ValueError(
                     f"bot {bot.id} reads {', '.join(sorted(missing))}, which is no collection "
                     f"here; the collections are {', '.join(known) or 'none'}"
+                    + "; declare [[bots]] that read them"
+                    * ("bots" not in self.model_fields_set)
                 )
         for key in self.keys:
             if absent := self.unknown_in(key.bots or (), key.collections or ()):
