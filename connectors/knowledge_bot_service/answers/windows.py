@@ -14,6 +14,9 @@ WINDOW: Final = 600
 _BEFORE: Final = 200
 _SECTION: Final = 400
 
+# A sentence before the best one that is as short is shown first: it often names what "it" is there.
+_NAMING: Final = 90
+
 # Code, and a list that is introduced, may make it longer.
 WITH_BLOCK: Final = 800
 
@@ -47,6 +50,11 @@ def _around(
 ) -> tuple[int, int]:
     first = last = best
     room -= _size(statements[best : best + 1])
+    if best > least and statements[best - 1].group == statements[best].group:
+        before = _size(statements[best - 1 : best])
+        if statements[best].kind == "paragraph" and before <= _NAMING:
+            first -= 1
+            room -= before
     while last < most:
         following = statements[last + 1]
         if statements[last].leads or following.kind == "code":

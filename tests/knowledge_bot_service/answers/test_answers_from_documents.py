@@ -336,3 +336,27 @@ def test_two_sources_that_answer_as_well_are_both_quoted(office: httpx.Client) -
     assert "7 euros" in answer
     assert "13 euros" in answer
     assert answer.endswith(("Sources: Fair, Prices", "Sources: Prices, Fair"))
+
+
+BADGER = (
+    "The badger is a shy animal of the woods and is seen at dusk more often than by day. Earthworms"
+    " make up most of its diet. A badger may eat two hundred of them in a night, after rain even"
+    " more. It digs for roots and bulbs as well, and takes wasps' nests apart for their larvae."
+    " Several generations live in a sett, which has many entrances and is kept very clean; some"
+    " setts are known to have been lived in for more than a hundred years without a break."
+)
+
+
+def test_a_short_sentence_before_the_best_one_says_what_that_is_about(
+    fresh_http: httpx.Client,
+) -> None:
+    add_text(fresh_http, "Badger", BADGER)
+    answer = ask(fresh_http, "How many do badgers eat in a night?")["answer"]
+    assert answer.startswith("Earthworms make up most of its diet. A badger may eat two hundred")
+
+
+def test_the_end_of_a_contraction_is_no_word_of_a_question(fresh_http: httpx.Client) -> None:
+    add_text(fresh_http, "Sickness", DOCUMENTS["Sickness"])
+    add_text(fresh_http, "Options", "```\nfor m in message:\n    print(m)\n```\n\nIn m is a text.")
+    answer = ask(fresh_http, "I'm ill, what do I have to do?")["answer"]
+    assert answer.startswith("If you are ill, tell Petra Lund")
