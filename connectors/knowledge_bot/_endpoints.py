@@ -411,7 +411,7 @@ class Endpoints:
                 raise ConfigurationError.of("status", f"expected a status, not {status!r}")
             query += [("status", non_empty_text("status", one)) for one in several]
         if collection is not None:
-            query += [("collection", one) for one in collection_ids(collection)]
+            query += [("collection", one) for one in collection_ids(collection, "collection")]
         path = f"/sources?{urlencode(query)}"
         return Request("GET", path, _read_page_of_sources, needs=("sources",))
 
@@ -733,17 +733,17 @@ def source_fields(name: str, collections: Collections) -> dict[str, Any]:
     return {"name": non_empty_text("name", name), "collections": ids}
 
 
-def collection_ids(collections: Collections) -> list[str]:
+def collection_ids(collections: Collections, argument: str = "collections") -> list[str]:
     """Return the ids of collections, each once."""
     # A `Collection` is known by its id, so that its class need not be loaded.
     several: Any = (
         [collections] if isinstance(collections, str) or hasattr(collections, "id") else collections
     )
     if not isinstance(several, Iterable):
-        raise ConfigurationError.expected("collections", "ids", several)
-    ids = [identifier("collections", getattr(item, "id", item), "col_") for item in several]
+        raise ConfigurationError.expected(argument, "ids", several)
+    ids = [identifier(argument, getattr(item, "id", item), "col_") for item in several]
     if not ids:
-        raise ConfigurationError.of("collections", "name at least one collection")
+        raise ConfigurationError.of(argument, "name at least one collection")
     return list(dict.fromkeys(ids))
 
 

@@ -80,10 +80,11 @@ class Upload:
             start = _start_of(file)
         else:
             raise ConfigurationError.expected("file", "a path, bytes or a binary file object", file)
-        content_type = content_type or _guessed_type(str(name))
-        for argument, text in (("filename", name), ("content_type", content_type)):
-            if not isinstance(text, str):
+        given = (("filename", name), ("filename", filename), ("content_type", content_type))
+        for argument, text in given:
+            if not isinstance(text, str | None):
                 raise ConfigurationError.expected(argument, "a string", text)
+        content_type = content_type or _guessed_type(name)
         if on_progress is not None and not callable(on_progress):
             raise ConfigurationError.expected("on_progress", "a function", on_progress)
         if not _CONTENT_TYPE.fullmatch(content_type):

@@ -13,6 +13,7 @@ from airflow_knowledge_bot.operators import (
     KnowledgeBotIngestOperator,
 )
 from knowledge_bot import UnsupportedError
+from knowledge_bot._endpoints import Endpoints
 from knowledge_bot.ingest import Ledger
 from knowledge_bot_service import LocalService
 from page_server import answer as page_answer
@@ -270,6 +271,11 @@ def test_the_hook_has_the_endpoints_of_sources(service, tmp_path):
     for _ in range(2):
         hook.delete_source(made["id"])
     assert hook.list_sources() == []
+
+
+def test_the_hook_has_each_endpoint_of_the_client():
+    endpoints = {name for name in vars(Endpoints) if not name.startswith("_")}
+    assert endpoints - set(dir(KnowledgeBotHook)) == set()
 
 
 def test_the_hook_says_so_where_there_are_no_such_endpoints(good):

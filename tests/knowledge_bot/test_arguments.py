@@ -134,5 +134,14 @@ def test_what_is_no_path_no_address_and_no_key_is_named(given, tmp_path):
     ):
         with refused(argument):
             call()
+    for argument in ("filename", "content_type"):
+        with refused(argument):
+            Client.upload_source(name="n", collections="col_1", file=b"x", **{argument: given})
     with pytest.raises(ValidationError):
         File(path=[given])
+
+
+@pytest.mark.parametrize("given", [7, {}, [], ""], ids=ascii)
+def test_the_collection_that_sources_are_listed_of_is_named(given):
+    with refused("collection"):
+        Client.list_sources(collection=given)
