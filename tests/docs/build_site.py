@@ -243,6 +243,10 @@ def mend() -> None:
     found_by_names()
 
 
+# Words of names of several words that people type alone.
+_TYPED = {"async", "retry"}
+
+
 def found_by_names() -> None:
     """Let the search find entries of the reference by names: of prose, the pages have more to say.
 
@@ -259,7 +263,7 @@ def found_by_names() -> None:
             item["text"] = " ".join(re.findall(r"<code>.*?</code>", item["text"]))
             classes[item["location"]] = item
             above, _, name = item["location"].rpartition(".")
-            if above in classes and (name.isalpha() or name == "with_retry"):
+            if above in classes and (name.isalpha() or not _TYPED.isdisjoint(name.split("_"))):
                 classes[above]["text"] += f" <code>{name}</code>"
                 continue
         kept.append(item)

@@ -217,6 +217,8 @@ TYPED = {
     "streaming": "langchain/chat-model/",
     "upload_encoding": "reference/client/",
     "certificate": "recipes/network/",
+    "async": "reference/client/",
+    "pdf": "service/reading/",
     "chat": "langchain/chat-model/",
     "ci": "recipes/ci/",
     "delete": "langchain/collection/",
