@@ -7,6 +7,7 @@ keys, each message is handled with the key that came with it.
 import inspect
 import json
 import logging
+import re
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -560,23 +561,14 @@ class Events(EventStore):
         return known[0]
 
 
-# What a model can call, where an error advises a command.
-_TOOLS_FOR = {
-    "`kbot bots`": "`list_bots`",
-    "`kbot collections`": "`list_collections`",
-    "`kbot conversations BOT`": "`list_conversations`",
-}
-
-
 @contextmanager
 def _tool_errors(kind: type[ToolError] | type[ResourceError] = ToolError) -> Iterator[None]:
     """Turn the core's errors into tool errors that say whether the service may have acted."""
     try:
         yield
     except KnowledgeBotError as error:
-        text = str(error)
-        for command, tool in _TOOLS_FOR.items():
-            text = text.replace(command, tool)
+        # A model cannot run the command that is advised, but there is a tool that does the same.
+        text = re.sub(r"`kbot (bots|collections|conversations)( BOT)?`", r"`list_\1`", str(error))
         raise kind(f"{text} (delivery: {error.delivery})") from None
     except BaseException as cancelled:
         # A cancelled request gets no answer. The client's note says what was in flight.
