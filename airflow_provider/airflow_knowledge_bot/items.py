@@ -192,9 +192,6 @@ def _item(given: object) -> object:
                 # Without the value, which may be a whole text or a secret.
                 wrong = "; ".join(f"{one['loc'][0]}: {one['msg']}" for one in error.errors())
                 return _invalid(given, wrong)
-            except TypeError as error:  # of a path, whose check goes before pydantic's own
-                wrong = f"one of its fields has a wrong type: {error}"
-                return _invalid(given, wrong)
     return _invalid(given, "it has none of the fields url, content and path")
 
 

@@ -564,7 +564,7 @@ def test_sources_are_listed_page_by_page(call, extended):
     [
         ({"status": ""}, "status"),
         ({"status": 3}, "status"),
-        ({"collection": "bot_1"}, "collections"),
+        ({"collection": "bot_1"}, "collection"),
     ],
     ids=str,
 )
