@@ -135,7 +135,7 @@ class Text(_Item):
         return _digest(self.content)
 
 
-def _without_a_class(path: object) -> object:
+def _path_as_text(path: object) -> object:
     return os.fspath(path) if isinstance(path, os.PathLike) else path
 
 
@@ -151,7 +151,7 @@ class File(_Item):
     """
 
     # Not a `Path`: making one costs more than everything else about an unchanged file.
-    path: Annotated[str, BeforeValidator(_without_a_class)]
+    path: Annotated[str, BeforeValidator(_path_as_text)]
     name: Annotated[str, BeforeValidator(lambda given: given or "")] = ""
     open: Callable[[], BinaryIO] | None = Field(default=None, repr=False, exclude=True)
 

@@ -50,11 +50,14 @@ def _around(
 ) -> tuple[int, int]:
     first = last = best
     room -= _size(statements[best : best + 1])
-    if best > least and statements[best - 1].group == statements[best].group:
-        before = _size(statements[best - 1 : best])
-        if statements[best].kind == "paragraph" and before <= _NAMING:
-            first -= 1
-            room -= before
+    if (
+        statements[best].kind == "paragraph"
+        and best > least
+        and statements[best - 1].group == statements[best].group
+        and (before := _size(statements[best - 1 : best])) <= _NAMING
+    ):
+        first -= 1
+        room -= before
     while last < most:
         following = statements[last + 1]
         if statements[last].leads or following.kind == "code":

@@ -261,11 +261,11 @@ class Settings(_Section):
         _refuse_repeats("key", [key.name for key in self.keys])
         for bot in self.bots:
             if missing := set(bot.collections) - set(known):
+                declared = "bots" in self.model_fields_set
+                advice = "" if declared else "; declare [[bots]] that read them"
                 raise ValueError(
                     f"bot {bot.id} reads {', '.join(sorted(missing))}, which is no collection "
-                    f"here; the collections are {', '.join(known) or 'none'}"
-                    + "; declare [[bots]] that read them"
-                    * ("bots" not in self.model_fields_set)
+                    f"here; the collections are {', '.join(known) or 'none'}{advice}"
                 )
         for key in self.keys:
             if absent := self.unknown_in(key.bots or (), key.collections or ()):
