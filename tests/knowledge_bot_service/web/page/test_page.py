@@ -1,5 +1,6 @@
 """The page as a person uses it, in headless Chromium."""
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -231,6 +232,26 @@ async def test_a_conversation_goes_on_until_a_new_one_is_started(
             await expect(visit.page.locator(".bubble")).to_have_count(0)
             await visit.ask("What else is there?")
             assert conversations(http)[1:] == ["What else is there?"]
+
+
+async def test_the_next_question_waits_for_its_answer_alone(
+    browser: Browser, own: LocalService
+) -> None:
+    """A question typed while the list of conversations was loaded stayed in its field."""
+    released = asyncio.Event()
+
+    async def held(route: Route) -> None:
+        await released.wait()
+        await route.continue_()
+
+    async with visiting(browser, own) as visit:
+        await visit.page.get_by_role("link", name="Chat").click()
+        await expect(visit.page.locator("#talks")).to_contain_text("There are none yet.")
+        await visit.page.route("**/page/bots/*/conversations?*", held)
+        await visit.ask("Who built the lighthouse of Rua?")
+        await visit.ask("When was it built?")
+        released.set()
+        await expect(visit.page.locator("#talks")).to_contain_text("Who built the lighthouse")
 
 
 def conversations(http: httpx.Client) -> list[str]:

@@ -138,15 +138,15 @@ async function ask(question) {
   show();
   const value = { bot_id: one.bot, content: question };
   if (one.conversation) value.conversation_id = one.conversation;
+  let begins = false;
   try {
     const message = await send("POST", "public/v1/messages", value);
-    const isNew = one.conversation === null;
+    begins = one.conversation === null;
     one.conversation = message.conversation_id;
     reply.replaceWith(answered(message.answer, message.sources ?? null));
     // A reload, or the address sent to somebody, shows this conversation.
-    if (isNew) {
-      if (one === chat && !find("chat-view").hidden) history.replaceState(null, "", hashOf(one));
-      if (one.bot === chat?.bot) await loadTalks(one.bot);
+    if (begins && one === chat && !find("chat-view").hidden) {
+      history.replaceState(null, "", hashOf(one));
     }
   } catch (failure) {
     reply.previousElementSibling.remove();
@@ -157,6 +157,8 @@ async function ask(question) {
     unanswered.delete(one.conversation);
     if (one === chat) show();
   }
+  // Who has the answer may ask on: the list of conversations is not waited for.
+  if (begins && one.bot === chat?.bot) await loadTalks(one.bot);
 }
 
 function explained(failure) {
