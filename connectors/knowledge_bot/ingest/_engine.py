@@ -708,7 +708,7 @@ def _storable(text: str) -> str:
 class Reader:
     """Takes items, in a thread if that may block, and plans them a window at a time.
 
-    One window is planned while the one before it is sent and the next one is read.
+    One window is planned while the one before it is sent and, but for a folder's, the next is read.
 
     Args:
         items: what to take; a folder is taken as listings of its files.
@@ -772,10 +772,13 @@ class Reader:
             waking = self._loop.call_later(_LONGEST_BUFFERED, self._filled.set)
             await self._filled.wait()
             waking.cancel()
-            done, self._weight = self._done, 0.0
+            done = self._done
             items = [self._window.popleft() for _ in range(len(self._window))]
-            self._taken.set()
-            self._room.set()
+            # A folder is read on once its window is planned: two threads that each wait for the
+            # system, a moment for every file, would spend longer on waiting for the interpreter.
+            in_turn = bool(items) and type(items[0]) is Listing
+            if not in_turn:
+                self._read_on()
             if not done:  # there may be more
                 self._filled.clear()
             try:
@@ -784,9 +787,18 @@ class Reader:
             except Exception as error:  # noqa: BLE001 - raised by planned()
                 self._fail(error)
                 done = done or isinstance(error, LedgerError)
+            finally:
+                if in_turn:
+                    self._read_on()
             if done:
                 break
         return None
+
+    def _read_on(self) -> None:
+        """Let the next window be filled."""
+        self._weight = 0.0
+        self._taken.set()
+        self._room.set()
 
     def end(self) -> None:
         """Take no further items. Called in the loop's thread."""

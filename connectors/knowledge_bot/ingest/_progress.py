@@ -1,8 +1,6 @@
 """A bar that shows how far a run is: in a notebook, on a terminal, and nowhere else."""
 
-import shutil
 import sys
-from html import escape
 from importlib import import_module
 from typing import Any
 
@@ -23,7 +21,9 @@ class ProgressBar:
         if _in_a_notebook():
             self._show_in_the_notebook(report)
         elif sys.stderr is not None and sys.stderr.isatty():
-            line = _line(report)[: shutil.get_terminal_size().columns - 1]
+            from shutil import get_terminal_size
+
+            line = _line(report)[: get_terminal_size().columns - 1]
             sys.stderr.write(f"\r\x1b[2K{line}")
             sys.stderr.flush()
             self._drawn = True
@@ -35,6 +35,8 @@ class ProgressBar:
         self._shown, self._drawn = None, False
 
     def _show_in_the_notebook(self, report: Report) -> None:
+        from html import escape
+
         notebook: Any = import_module("IPython.display")
         done, total = _done(report), report.total
         share = f' value="{done}" max="{total}"' if total else ""

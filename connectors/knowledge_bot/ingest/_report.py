@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from typing import Any, Literal
 
-from knowledge_bot._html import paragraphs, table
 from knowledge_bot.errors import Delivery, KnowledgeBotError
 
 logger: logging.Logger = logging.getLogger("knowledge_bot.ingest")
@@ -244,6 +243,8 @@ class Report:
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the counts, and what needs attention."""
+        from knowledge_bot._html import paragraphs, table
+
         counts = [(name.replace("_", " "), n) for name, n in self.counts.items() if n]
         shown = [one for one in self.failures if one.kind != "skipped"][:_FAILURES_IN_HTML]
         failures = [(one.kind.replace("_", " "), one.name, one.error) for one in shown]
