@@ -29,6 +29,7 @@ FULL = "--full" in sys.argv
 FLAG = ["--full"] if FULL else []
 ITEMS = 6000 if FULL else 1200
 PROCESSES = (1, 4, 16) if FULL else (1, 4, 8)
+LEAST = (1.0, 0.7)  # of one alone: more processes wait for each other's turn at the processors
 ROUNDS = 3
 IN_FLIGHT = 8
 DELAY = 0.002
@@ -65,10 +66,10 @@ def main() -> None:
         Figure(
             f"items/s of {processes} processes / of one",
             statistics.median(speed[processes]) / alone,
-            0.8,
+            least,
             at_least=True,
         )
-        for processes in PROCESSES[1:]
+        for processes, least in zip(PROCESSES[1:], LEAST, strict=True)
     ]
     figures += [Figure("created twice", twice, 0), Figure("not created", lost, 0)]
     report(f"Ingestion by many processes, the same {ITEMS:,} items", figures, rows)
