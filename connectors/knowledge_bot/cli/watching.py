@@ -111,15 +111,13 @@ def _changes(folder: str, stop: threading.Event) -> Iterator[set[str]]:
     """
     from watchfiles import watch
 
-    known = _place(folder)
+    known, unseen = _place(folder), False
     while not stop.is_set():
         place = _place(folder)
         if place is None:
             stop.wait(_QUIET)
             continue
-        if place != known:
-            known = place
-            yield {folder}
+        known, unseen = place, unseen or place != known
         try:
             for found in watch(
                 place[0],
@@ -129,7 +127,9 @@ def _changes(folder: str, stop: threading.Event) -> Iterator[set[str]]:
                 stop_event=stop,
                 ignore_permission_denied=True,
             ):
-                yield {path for _, path in found}
+                # Told now and not before: what a run does not see any more is noted from here on.
+                yield {path for _, path in found} | ({folder} if unseen else set())
+                unseen = False
                 if _place(folder) != place:
                     break
         except (OSError, RuntimeError) as error:
@@ -138,7 +138,7 @@ def _changes(folder: str, stop: threading.Event) -> Iterator[set[str]]:
             # Anything else is, for example, that no inotify watches are left.
             if not str(error).startswith("Unable to decode path"):
                 raise Failed(f"{folder} cannot be watched: {error}.") from None
-            yield {folder}
+            unseen = True
 
 
 def _place(folder: str) -> tuple[Path, int, int] | None:

@@ -3,6 +3,7 @@
 import os
 import re
 import tomllib
+from itertools import count
 
 import pytest
 
@@ -210,11 +211,11 @@ def test_a_name_cannot_steer_the_terminal(shown, options):
 
 
 def test_what_is_gone_can_be_copied_at_80_columns(program, scripted, tmp_path, handbook):
-    number = iter(range(10))
+    number = count()
     server = scripted(
         reply_to=lambda request: answer(
             body={
-                "id": f"src_94287031cb7f51b4c94f2de{next(number)}",
+                "id": f"src_94287031cb7f51b4c94f2de{next(number):x}",
                 "name": "n",
                 "collections": [],
                 "status": "pending",
