@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import secrets
 import socket
 import ssl
 import struct
@@ -10,6 +11,9 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import BinaryIO
+
+# Below the range that Linux, macOS and Windows choose from.
+_PORTS = range(10_000, 32_000)
 
 
 @dataclass(frozen=True)
@@ -106,6 +110,17 @@ pong = answer(body="pong")
 """The documented answer to a ping."""
 
 
+def _listening() -> socket.socket:
+    """Listen at a port that the system gives to nobody.
+
+    A test of a service that has ended, elsewhere at the same time, would meet this server if it had
+    the port that became free.
+    """
+    while True:
+        with contextlib.suppress(OSError):  # it is taken
+            return socket.create_server(("127.0.0.1", secrets.choice(_PORTS)), backlog=128)
+
+
 @dataclass
 class ScriptedServer:
     """Answers the first request with the first reply, and so on; the last reply repeats.
@@ -137,7 +152,7 @@ class ScriptedServer:
     connections: int = 0
 
     def __post_init__(self) -> None:
-        self._socket = socket.create_server(("127.0.0.1", 0), backlog=128)
+        self._socket = _listening()
         self.port: int = self._socket.getsockname()[1]
         self._open: set[socket.socket] = set()
         self._lock = threading.Lock()
