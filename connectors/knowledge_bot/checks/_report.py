@@ -17,7 +17,6 @@ from xml.etree import ElementTree as ET
 
 from pydantic import BaseModel, ValidationError
 
-from knowledge_bot._html import paragraphs, table
 from knowledge_bot.checks._questions import Question
 from knowledge_bot.errors import ConfigurationError
 
@@ -298,6 +297,8 @@ class CheckReport:
 
     def _repr_html_(self) -> str:
         """What a notebook shows: each question, and why it did not pass."""
+        from knowledge_bot._html import paragraphs, table
+
         rows = ((one.verdict, one.question.ask, one.reason or one.answer) for one in self.results)
         return table(("verdict", "question", "reason or answer"), rows) + paragraphs(self.summary())
 

@@ -7,6 +7,7 @@ outcome, so what it was sending becomes unknown.
 import contextlib
 import itertools
 import os
+import random
 import socket
 import sqlite3
 import time
@@ -308,7 +309,7 @@ class Owner(NamedTuple):
         pid, machine = os.getpid(), _machine()
         started = _start_of(pid) if machine else None
         # The later a run begins, the greater its number: those that share items rank by it.
-        run = int(time.time() * 1000) << 20 | int.from_bytes(os.urandom(4)) >> 12
+        run = int(time.time() * 1000) << 20 | random.SystemRandom().getrandbits(20)
         return cls(run, machine, socket.gethostname(), pid, started or "")
 
     def is_dead(self, *, lease_until: float, now: float) -> bool:

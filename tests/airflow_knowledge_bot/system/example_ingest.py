@@ -30,15 +30,17 @@ with DAG(
             "opening.md": f"The workshop of {ENV_ID} opens at nine.",
             "parking.md": f"Visitors of {ENV_ID} park behind the workshop.",
         }.items():
-            (folder / name).write_text(text, encoding="utf-8")
+            # Of this run alone: what has its name is deleted at the end.
+            (folder / f"{folder.name}-{name}").write_text(text, encoding="utf-8")
         return str(folder)
 
     @task
     def edit(folder: str) -> None:
         """Change one document, and drop the other one."""
-        Path(folder, "parking.md").unlink()
+        name = Path(folder).name
+        Path(folder, f"{name}-parking.md").unlink()
         text = f"The workshop of {ENV_ID} opens at half past ten."
-        Path(folder, "opening.md").write_text(text, encoding="utf-8")
+        Path(folder, f"{name}-opening.md").write_text(text, encoding="utf-8")
 
     def night(number: int) -> KnowledgeBotIngestOperator:
         """Feed the folder, and remove what is gone from it."""
@@ -70,7 +72,7 @@ with DAG(
         shutil.rmtree(folder)
         with KnowledgeBotHook().get_conn() as client:
             for source in client.list_sources():
-                if source.name == "opening.md":
+                if source.name.startswith(f"{Path(folder).name}-"):
                     client.delete_source(source.id)
 
     folder = write()

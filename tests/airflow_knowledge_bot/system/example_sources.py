@@ -1,5 +1,6 @@
 """One source for each way to make one, a question about them, and a check of the answer."""
 
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import mkdtemp
@@ -26,7 +27,7 @@ with DAG(
     up = KnowledgeBotPingSensor(task_id="up", timeout=60)
 
     @task
-    def file() -> str:
+    def write() -> str:
         """Write the file that is uploaded."""
         written = Path(mkdtemp(prefix="knowledge-bot-"), "ferry.md")
         written.write_text(f"The ferry of {ENV_ID} leaves at ten past seven.", encoding="utf-8")
@@ -38,8 +39,9 @@ with DAG(
         content=f"The keys of {ENV_ID} are with the caretaker.",
         wait_ready=60,
     )
+    file = write()
     upload = KnowledgeBotUploadSourceOperator(
-        task_id="upload", name=f"Ferry of {ENV_ID}", file=file(), wait_ready=60
+        task_id="upload", name=f"Ferry of {ENV_ID}", file=file, wait_ready=60
     )
     ask = KnowledgeBotSendMessageOperator(task_id="ask", content=f"Who has the keys of {ENV_ID}?")
     check = KnowledgeBotCheckOperator(
@@ -48,13 +50,14 @@ with DAG(
     )
 
     @teardown
-    def remove(sources: list[dict[str, str]]) -> None:
-        """Delete what the tasks made."""
+    def remove(file: str, sources: list[dict[str, str] | None]) -> None:
+        """Delete what the tasks made, also where one of them failed."""
+        shutil.rmtree(Path(file).parent)
         with KnowledgeBotHook().get_conn() as client:
-            for source in sources:
+            for source in filter(None, sources):
                 client.delete_source(source["id"])
 
-    up >> [add_text, upload] >> ask >> check >> remove([add_text.output, upload.output])
+    up >> [add_text, upload] >> ask >> check >> remove(file, [add_text.output, upload.output])
     # The last task decides how a run ended, and the teardown succeeds after a failure, too.
     [*dag.tasks] >> watcher()
 
