@@ -68,13 +68,13 @@ def asked_in(content: str, said: Sequence[Turn] = ()) -> Asked:
         The question, with as much of what was said before it as it is understood with.
     """
     transcript = read(content)
-    turns = (*said, *transcript.history)
+    turns, message = (*said, *transcript.history), transcript.question
     instructions = dict.fromkeys(turn.text for turn in turns if turn.role == "system")
     spoken = [turn for turn in turns if turn.role != "system" and turn.text.strip()]
     exchanges = tuple(_exchanges(spoken[-_CONTEXT_TURNS:]))
     return Asked(
-        question=question_in(transcript.question),
-        message=transcript.question,
+        question=question_in(message),
+        message=message,
         before=exchanges[-CONTEXT_EXCHANGES:],
         instructions=tuple(instructions),
     )

@@ -1,7 +1,7 @@
 """Finds the passages for a question, and says how sure it is that they answer it."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -109,9 +109,15 @@ class Finder:
         collections: Sequence[int],
         limit: int,
     ) -> Found:
-        query = Query(Weights(self._weights(queries), terms.terms), vector(text))
-        hits = self._search.find(queries, collections, LOOKED_AT, query.vector)
-        less = _BY_SIZE * math.log10(_LARGE / max(_SMALLEST, min(self._search.size(), _LARGE)))
+        weights: dict[Word, float] = {}
+        for one in queries:
+            for word in one.words:
+                weights[word] = max(weights.get(word, 0.0), one.weight)
+        counts = self._search.count(weights)
+        weighed = {word: weights[word] * idf for word, idf in counts.idf().items()}
+        query = Query(Weights(weighed, terms.terms), vector(text))
+        hits = self._search.find(queries, counts, collections, LOOKED_AT, query.vector)
+        less = _BY_SIZE * math.log10(_LARGE / max(_SMALLEST, min(counts.passages, _LARGE)))
         near, needed = _NEAR - less, _FOUND - less * (terms.language == DEFAULT)
         # One that has none of the words is found where it is near, and not because there are few.
         passages = [one for one in ranked(query, hits) if one.hit.score or one.score >= near]
@@ -125,14 +131,6 @@ class Finder:
         # In their order: of words that are as rare, those of the better sentence come first.
         words = dict.fromkeys((term,) for term in index_terms(before[-1].answer))
         yield WeightedWords(self._search.rarest(words, _REPLY_WORDS), weight * _REPLY_WEIGHT)
-
-    def _weights(self, queries: Iterable[WeightedWords]) -> Mapping[Word, float]:
-        weights: dict[Word, float] = {}
-        for query in queries:
-            for word in query.words:
-                weights[word] = max(weights.get(word, 0.0), query.weight)
-        idf = self._search.idf(weights)
-        return {word: weight * idf[word] for word, weight in weights.items()}
 
 
 def _stands_alone(asked: Asked, terms: QueryTerms, found: Found) -> bool:

@@ -123,7 +123,8 @@ class Hit:
     """A passage that fits a question, and its source.
 
     `passage` is its id in the database. A higher `score` is a better fit; `title` and `body` are
-    what the index has of it, and `stored` its blocks.
+    what the index has of it, `stored` its blocks, and `vectors` those of its statements, one after
+    another.
     """
 
     passage: int
@@ -136,17 +137,12 @@ class Hit:
     score: float
     title: str
     body: str
-    stored_vectors: str
+    vectors: bytes
 
     @property
     def public_id(self) -> str:
         """Its id for others. SQLite may give the number to another passage, of another revision."""
         return f"pas_{self.passage}_{self.source_revision}"
-
-    @property
-    def vectors(self) -> bytes:
-        """The vectors of its statements, one after another."""
-        return bytes.fromhex(self.stored_vectors)
 
     @property
     def blocks(self) -> tuple[Block, ...]:
@@ -160,6 +156,22 @@ class WeightedWords:
 
     words: tuple[Word, ...]
     weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many passages have each of some words, and how many there are."""
+
+    having: Mapping[Word, int]
+    passages: int
+
+    def idf(self) -> dict[Word, float]:
+        """The inverse document frequency of each word (Lucene's, never negative).
+
+        FTS5's own is 1e-6 for whatever is in more than half of the passages, so that it says
+        nothing about a small collection.
+        """
+        return {word: _idf(n, self.passages + _EXPECTED) for word, n in self.having.items()}
 
 
 class Search:
@@ -177,26 +189,10 @@ class Search:
         self._counted = 0
         self._signs: dict[tuple[int, ...], tuple[object, Sequence[tuple[int, list[int]]]]] = {}
 
-    def size(self) -> int:
-        """How many passages there are."""
-        return self._count(())[1]
-
-    def idf(self, words: Iterable[Word]) -> dict[Word, float]:
-        """Weigh each word: its inverse document frequency (Lucene's, never negative).
-
-        FTS5's own is 1e-6 for whatever is in more than half of the passages, so that it says
-        nothing about a small collection.
-
-        Args:
-            words: the words.
-        """
-        counts, total = self._count(words)
-        total += _EXPECTED
-        return {word: _idf(count, total) for word, count in counts.items()}
-
     def find(
         self,
         queries: Sequence[WeightedWords],
+        counts: Counts,
         collections: Sequence[int],
         limit: int,
         vector: bytes = b"",
@@ -205,6 +201,7 @@ class Search:
 
         Args:
             queries: searched for one by one; their scores are weighted and added.
+            counts: of their words.
             collections: the collections' numbers in the database.
             limit: how many passages to return at most.
             vector: of the question. In small collections, as many passages come after the others
@@ -216,9 +213,9 @@ class Search:
         depth = limit if len(queries) == 1 else 10 * limit
         scores: dict[int, float] = {}
         with one_state(self._database.reader()) as connection:
-            scope = self._scope(connection, collections)
+            scope = self._scope(connection, collections, counts.passages)
             for query in queries:
-                for passage, score in self._best(connection, query.words, scope, depth):
+                for passage, score in self._best(connection, query.words, counts, scope, depth):
                     scores[passage] = scores.get(passage, 0.0) + query.weight * score
             best = sorted(scores, key=lambda passage: -scores[passage])[:limit]
             if any(vector) and scope.passages <= _SMALL:
@@ -273,21 +270,25 @@ class Search:
 
     def rarest(self, words: Iterable[Word], count: int) -> tuple[Word, ...]:
         """The `count` words that are in the fewest passages, but in one at least; ties in order."""
-        counts, _ = self._count(words)
-        return tuple(sorted(filter(counts.get, counts), key=lambda word: counts[word])[:count])
+        return tuple(_rarest(self.count(words).having, count))
 
     def _best(
-        self, connection: sqlite3.Connection, words: Iterable[Word], scope: "_Scope", limit: int
+        self,
+        connection: sqlite3.Connection,
+        words: Iterable[Word],
+        counts: Counts,
+        scope: "_Scope",
+        limit: int,
     ) -> list[tuple[int, float]]:
         """The ready passages that fit the words best, best first, and their scores."""
-        counts, total = self._count(words)
-        telling = _telling(counts, total)
+        having = {word: counts.having[word] for word in words}
+        telling = _telling(having, counts.passages)
         if not telling:
             return []
         found = _match(telling, scope)
-        most = sum(counts[word] for word in telling)
+        most = sum(having[word] for word in telling)
         if most > self._ranked and scope.passages > _LEVEL * self._ranked:
-            weights = {word: _idf(counts[word], total) for word in telling}
+            weights = {word: _idf(having[word], counts.passages) for word in telling}
             candidates = self._candidates(connection, weights, scope)
             best = _ready(connection, found, limit, candidates)
             # Of a source that is not ready yet all passages may be before those of the others.
@@ -310,7 +311,9 @@ class Search:
                 weights[passage] += weight
         return _weightiest(weights, self._ranked)
 
-    def _scope(self, connection: sqlite3.Connection, collections: Sequence[int]) -> "_Scope":
+    def _scope(
+        self, connection: sqlite3.Connection, collections: Sequence[int], passages: int
+    ) -> "_Scope":
         """What a query asks of a passage so that it is in the collections: nothing when all are.
 
         FTS5 goes through every passage of a collection: the dearest part of a query to them all.
@@ -325,13 +328,12 @@ class Search:
             connection.execute(outside, (f"scope : {scope_token(other)}",)).fetchone()
             for other in others
         ):
-            _, total = self._count(())
-            return _Scope("", total)
+            return _Scope("", passages)
         tokens = [scope_token(collection) for collection in collections]
-        counts, _ = self._count((token,) for token in tokens)
-        return _Scope(f"scope : ({' OR '.join(tokens)}) AND ", sum(counts.values()))
+        having = self.count((token,) for token in tokens).having
+        return _Scope(f"scope : ({' OR '.join(tokens)}) AND ", sum(having.values()))
 
-    def _count(self, words: Iterable[Word]) -> tuple[dict[Word, int], int]:
+    def count(self, words: Iterable[Word]) -> Counts:
         """How many passages have each word, and how many there are."""
         connection = self._database.reader()
         added, removed = connection.execute("SELECT added, removed FROM passage_count").fetchone()
@@ -350,7 +352,7 @@ class Search:
                 counts[word] = max((having.get(term) or 0 for term in word), default=0)
                 if counts[word]:
                     kept[word] = counts[word]
-        return {word: min(count, total) for word, count in counts.items()}, total
+        return Counts({word: min(count, total) for word, count in counts.items()}, total)
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,9 +378,14 @@ def _idf(count: float, total: int) -> float:
     return math.log(1 + (total - count + 0.5) / (count + 0.5))
 
 
+def _rarest(counts: Mapping[Word, int], most: int) -> list[Word]:
+    """The words that are in the fewest passages, but in one at least; ties in order."""
+    return sorted(filter(counts.get, counts), key=lambda word: counts[word])[:most]
+
+
 def _telling(counts: Mapping[Word, int], total: int) -> list[Word]:
     """The words that are worth searching for, the rarest first."""
-    there = sorted(filter(counts.get, counts), key=lambda word: counts[word])[:_MAX_WORDS]
+    there = _rarest(counts, _MAX_WORDS)
     if total < _LARGE:
         return there
     telling = sum(counts[word] <= total / _COMMON for word in there)
@@ -450,6 +457,7 @@ def _quoted(term: str) -> str:
 
 def _hit(passage: int, score: float, read: Sequence[Any]) -> Hit:
     text, stored, source_id, name, url, revision, title, body, vectors = read
+    vectors = bytes.fromhex(vectors)
     return Hit(passage, text, stored, source_id, name, url, revision, score, title, body, vectors)
 
 

@@ -46,12 +46,9 @@ def add(
     return database.write(write).result()
 
 
-def question(text: str) -> list[WeightedWords]:
-    return [WeightedWords(tuple((word,) for word in text.split()), 1.0)]
-
-
 def found(search: Search, text: str, collections: Sequence[int] = (1,), limit: int = 5):
-    return search.find(question(text), collections, limit)
+    words = tuple((word,) for word in text.split())
+    return search.find([WeightedWords(words, 1.0)], search.count(words), collections, limit)
 
 
 def texts(hits) -> list[str]:
@@ -130,10 +127,10 @@ def test_what_is_deleted_counts_no_more(database: Database) -> None:
     add(database, kept)
     search = Search(database)
     words = [("alpha",), ("beta",), ("gamma",)]
-    search.idf(words)
+    search.count(words)
     deleted = database.write(lambda connection: delete_entries(connection, gone, 100)).result()
     assert deleted == 30
-    present = search.idf(words)
+    present = search.count(words).idf()
     # Two of three passages have `beta` and `gamma`, one has `alpha`.
     assert present["alpha",] > present["beta",] == present["gamma",] > 0
     assert search.rarest([("delta",), *words], 1) == (("alpha",),)

@@ -44,16 +44,17 @@ _KOREAN_PARTICLE: Final = re.compile(
     "(?<=[가-힣]{2})(?:에서는|에서|으로|에게|까지|부터|은|는|이|가|을|를|의|에|로|와|과|도|만)(?![가-힣])"
 )
 
-_STOP_WORDS: Final = {
+STOP_WORDS: Final = {
     code: frozenset(f"{one.get('asking', '')} {one.get('joining', '')}".casefold().split())
     for code, one in _LANGUAGES.items()
 }
+"""Casefolded words, by language, that say nothing about the subject of a question."""
 
 # The languages that a word, or a letter, speaks for.
 _TOLD_BY_WORD: Final[dict[str, list[str]]] = {}
 _TOLD_BY_LETTER: Final[dict[str, list[str]]] = {}
 for _code, _language in _LANGUAGES.items():
-    for _word in _STOP_WORDS[_code]:
+    for _word in STOP_WORDS[_code]:
         _TOLD_BY_WORD.setdefault(_word, []).append(_code)
     for _letter in _language.get("letters", ""):
         _TOLD_BY_LETTER[_letter] = [_code]
@@ -103,11 +104,6 @@ def main_language(words: Iterable[str]) -> str:
         scripts["ja"] += scripts.pop("zh")
     script = scripts.most_common(1)[0][0] if scripts else None
     return script or next(iter(latin_languages(words)), DEFAULT)
-
-
-def is_stop_word(word: str, language: str) -> bool:
-    """Whether a casefolded word says nothing about the subject of a question in `language`."""
-    return word in _STOP_WORDS.get(language, ())
 
 
 def without_function_parts(run: str, language: str) -> str:

@@ -12,7 +12,7 @@ import functools
 import re
 import threading
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice, pairwise
 from typing import Any, Final
@@ -22,7 +22,7 @@ from knowledge_bot_service.readers.analyzer.languages import (
     IN_PAIRS,
     PAIRED_CHARACTERS,
     STEMMERS,
-    is_stop_word,
+    STOP_WORDS,
     latin_languages,
     main_language,
     script_language,
@@ -72,9 +72,9 @@ def query_terms(question: str) -> QueryTerms:
     """
     words = _words(question)
     language = main_language(words)
-    latin = tuple(dict.fromkeys([*latin_languages(words), DEFAULT]))
-    telling = [part for word in words for part in _telling(word, language, latin[0])]
-    terms = dict.fromkeys(forms for word in telling or words for forms in _forms(word, latin))
+    latin = list(dict.fromkeys([*latin_languages(words), DEFAULT]))
+    telling = _telling(words, language, latin[0])
+    terms = dict.fromkeys(_forms(telling or words, latin))
     return QueryTerms(tuple(terms), language, is_empty=not telling)
 
 
@@ -137,41 +137,40 @@ def _normalized(text: str) -> str:
 def _terms(words: Iterable[str], latin: str) -> list[str]:
     terms: list[str] = []
     for word in words:
-        if word[0] in _FIRST_UNPAIRED or not _is_paired(word):
+        if word[0] in _FIRST_UNPAIRED or not _PAIRED.match(word):
             terms.append(_stem(word, latin))
         else:
             terms.extend(_pairs(word))
     return terms
 
 
-def _is_paired(word: str) -> bool:
-    return _PAIRED.match(word) is not None
+def _pairs(run: str) -> Iterable[str]:
+    return map("".join, pairwise(run)) if len(run) > 1 else run
 
 
-def _pairs(run: str) -> Iterator[str]:
-    if len(run) == 1:
-        yield run
-    else:
-        yield from map("".join, pairwise(run))
+def _telling(words: Iterable[str], language: str, latin: str) -> list[str]:
+    """The parts of a question's words that are worth searching for."""
+    telling: list[str] = []
+    for word in words:
+        of_script = script_language(word)
+        if _PAIRED.match(word):
+            run_language = language if language in IN_PAIRS else of_script or language
+            parts = without_function_parts(word, run_language).split()
+            # The index has pairs: a single character is found only where it stands alone.
+            telling += (part for part in parts if len(part) > 1)
+        elif word not in STOP_WORDS.get(of_script or latin, ()):
+            telling.append(word)
+    return telling
 
 
-def _telling(word: str, language: str, latin: str) -> Iterator[str]:
-    """The parts of a question's word that are worth searching for."""
-    if _is_paired(word):
-        run_language = language if language in IN_PAIRS else script_language(word) or language
-        parts = without_function_parts(word, run_language).split()
-        # The index has pairs: a single character is found only where it stands alone.
-        yield from (part for part in parts if len(part) > 1)
-    elif not is_stop_word(word, script_language(word) or latin):
-        yield word
-
-
-def _forms(word: str, latin: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    if _is_paired(word):
-        yield from ((pair,) for pair in _pairs(word))
-    else:
-        spelt = _spellings(word) if "tr" in latin else [word]
-        yield tuple(dict.fromkeys(_stem(one, language) for language in latin for one in spelt))
+def _forms(words: Iterable[str], latin: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """The forms that the index may have each word in."""
+    for word in words:
+        if _PAIRED.match(word):
+            yield from ((pair,) for pair in _pairs(word))
+        else:
+            spelt = _spellings(word) if "tr" in latin else [word]
+            yield tuple(dict.fromkeys(_stem(one, language) for language in latin for one in spelt))
 
 
 def _spellings(word: str) -> list[str]:
