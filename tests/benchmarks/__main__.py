@@ -22,7 +22,7 @@ RESULTS = FOLDER / "results.json"
 PROJECT = FOLDER.parents[1] / ".venv" / "bin" / "python"
 OF_THE_PROJECT = ("airflow", "ingestion_scaling", "ingestion_workers")
 # Need the history of a repository, or folders of data; each tells its usage.
-BY_HAND = {"service_nights", "service_ranking", "site_nights"}
+BY_HAND = {"service_nights", "service_ranking"}
 NOT_TOPICS = {"__main__", "answering_server", "measuring"} | BY_HAND
 
 

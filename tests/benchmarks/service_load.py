@@ -1,4 +1,4 @@
-"""What the embedded service stands: its start, many clients, a long text, many passages.
+"""What the embedded service stands: its start, many clients, a long text, many passages, and more.
 
 `python tests/benchmarks/service_load.py`; with `--full`, the sizes that the bounds are for (minutes
 more). Over HTTP, through our client, with the service in a process of its own. Figures are of this
@@ -14,6 +14,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import accumulate, islice
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 CLIENTS = 8
 SECONDS = 8.0
 PASSAGES, PASSAGES_OF_SOURCE, COLLECTIONS = 60_000, 100, 100
+REPLACING = 4
 
 
 @dataclass(frozen=True)
@@ -43,9 +45,10 @@ class Sizes:
     megabytes: int = 10
     questions: int = 100
     pages: int = 10
+    replaced: int = 200
 
 
-FULL = Sizes(starts=5, megabytes=50, questions=500, pages=40)
+FULL = Sizes(starts=5, megabytes=50, questions=500, pages=40, replaced=1_000)
 
 
 def main() -> None:
@@ -55,7 +58,7 @@ def main() -> None:
     sizes = FULL if parser.parse_known_args()[0].full else Sizes()
     rows: list[dict[str, Any]] = []
     figures: list[Figure] = []
-    for measure in (start, accepts, long_text, many_passages, documents):
+    for measure in (start, accepts, long_text, many_passages, documents, replacements):
         load = os.getloadavg()[0]
         began = time.perf_counter()
         found = measure(sizes)
@@ -176,6 +179,50 @@ def documents(sizes: Sizes) -> list[Figure]:
         Figure("pages of HTML ready per second", sizes.pages / seconds),
         Figure("one page alone ready, s", alone),
     ]
+
+
+def replacements(sizes: Sizes) -> list[Figure]:
+    """What a question costs while all sources are replaced, beside what it costs at rest."""
+    with LocalService() as service, client_of(service) as client:
+        ids = [
+            client.create_text_source(
+                name=f"Source {number}", collections="col_default", content=text_of(2)
+            ).id
+            for number in range(sizes.replaced)
+        ]
+        service.wait_until_ready(600)
+        idle, busy = [], []
+        context = multiprocessing.get_context("spawn")
+        # At rest before and after each half, so that both see the machine alike.
+        for half in (ids[::2], ids[1::2]):
+            given = ((service.api_key, service.base_url), half)
+            replacing = context.Process(target=replace, args=given, daemon=True)
+            idle += ask(client, "bot_default", sizes.replaced // 4)
+            replacing.start()
+            while replacing.is_alive():
+                busy += ask(client, "bot_default", 1)
+            if replacing.exitcode:
+                raise RuntimeError("the client that replaces failed; its traceback is above")
+            service.wait_until_ready(600)
+            idle += ask(client, "bot_default", sizes.replaced // 4)
+    while_replaced = f"while {sizes.replaced} sources are replaced"
+    ratio = percentile(busy, 99) / percentile(idle, 99)
+    return [
+        Figure(f"question p99 {while_replaced}, ms", percentile(busy, 99)),
+        Figure(f"question p99 {while_replaced} / at rest", ratio, 3),
+    ]
+
+
+def replace(access: tuple[str, str], ids: list[str]) -> None:
+    """Replace every source, a few at a time, in a process of a client."""
+
+    def put(source: str) -> None:
+        client.replace_source(
+            source, name="Replaced", collections="col_default", content=text_of(2)
+        )
+
+    with Client(*access) as client, ThreadPoolExecutor(REPLACING) as pool:
+        list(pool.map(put, ids))
 
 
 @contextmanager

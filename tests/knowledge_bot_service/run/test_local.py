@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -117,32 +118,37 @@ def test_what_was_accepted_is_ready_after_a_kill_at_that_moment(
     assert [one["id"] for one in listed] == [first["conversation_id"]]
 
 
-def test_kill_9_under_load_loses_nothing_and_half_does_nothing(tmp_path: Path) -> None:
+def test_kill_9_under_load_loses_nothing_and_does_nothing_half_or_twice(tmp_path: Path) -> None:
     text = "\n\n".join(f"Paragraph {number} of a long text. " * 20 for number in range(100))
-    accepted: list[str] = []
+    accepted: dict[str, str] = {}
 
     def send(worker: int) -> None:
+        """Send what was sent before a kill again, with the same keys, and go on."""
         with client_of(service) as http:
             for number in range(1000):
+                name = http.headers["Idempotency-Key"] = f"{worker}-{number}"
                 content = text if number % 10 == 0 else f"Short text {number} of {worker}."
                 try:
-                    accepted.append(add_text(http, f"{worker}-{number}", content)["id"])
+                    source = add_text(http, name, content)["id"]
                 except httpx.TransportError:
                     return
+                assert accepted.setdefault(name, source) == source
 
-    with LocalService(tmp_path / "data", collections=COLLECTIONS, bots=BOTS) as service:
+    with (
+        LocalService(tmp_path / "data", collections=COLLECTIONS, bots=BOTS) as service,
+        ThreadPoolExecutor(4) as pool,
+    ):
         for wanted in (20, 60):
-            threads = [threading.Thread(target=send, args=(worker,)) for worker in range(4)]
-            for thread in threads:
-                thread.start()
+            sending = [pool.submit(send, worker) for worker in range(4)]
             assert until(lambda wanted=wanted: len(accepted) >= wanted)
             service.kill()
-            for thread in threads:
-                thread.join()
+            for one in sending:
+                one.result()
             service.start()
         service.wait_until_ready(60)
         states = {one.id: one for one in service.sources()}
-        assert not set(accepted) - set(states)
+        assert not set(accepted.values()) - set(states)
+        assert len({one.name for one in states.values()}) == len(states)
         assert {one.status for one in states.values()} == {"ready"}
         database = sqlite3.connect(service.data / "knowledge.sqlite3")
     passages = dict(
@@ -159,6 +165,7 @@ def test_kill_9_under_load_loses_nothing_and_half_does_nothing(tmp_path: Path) -
     assert indexed == sum(passages.values())
     assert database.execute("SELECT count(*) FROM job").fetchone() == (0,)
     assert database.execute("PRAGMA quick_check").fetchone() == ("ok",)
+    database.execute("INSERT INTO passage_index (passage_index) VALUES ('integrity-check')")
     database.close()
 
 
