@@ -326,26 +326,6 @@ def test_a_bad_body_is_400_and_nothing_is_sent(address, bots, body):
     assert bots.contents == []
 
 
-def test_200_questions_at_once_are_200_conversations(address, bots):
-    async def ask_all():
-        limits = httpx.Limits(max_connections=200)
-        async with (
-            httpx.AsyncClient(limits=limits, timeout=60) as http,
-            openai.AsyncOpenAI(base_url=f"{address}/v1", api_key=KEY, http_client=http) as client,
-        ):
-            asking = [
-                client.chat.completions.create(
-                    model=BOT, messages=[{"role": "user", "content": f"Question {number}?"}]
-                )
-                for number in range(200)
-            ]
-            return await asyncio.gather(*asking)
-
-    completions = asyncio.run(ask_all())
-    assert len({one.conversation["id"] for one in completions}) == 200
-    assert sorted(bots.contents) == sorted(f"Question {number}?" for number in range(200))
-
-
 def test_too_many_at_once_should_come_again_and_are_not_sent(start, bots):
     bots.lose_next = [silence]
     address = start(parallel=1, seconds=3)

@@ -103,13 +103,6 @@ def what_a_stranger_may_send_is_bounded(address):
         error = response.json()["error"]
         assert error["code"] == "headers_too_large"
         assert error["delivery"] == "not_delivered"
-    with socket.create_connection((address.host, address.port), timeout=20) as connection:
-        one = b"GET /v1/models HTTP/1.1\r\nHost: 127.0.0.1\r\n"
-        connection.sendall((one + b"\r\n") * 50 + one + b"Connection: close\r\n\r\n")
-        received = b""
-        while data := connection.recv(65536):
-            received += data
-    assert received.count(b"HTTP/1.1 401") == 51
 
 
 def test_the_gateway_passes_keys_through_when_it_has_none(bots, tmp_path):

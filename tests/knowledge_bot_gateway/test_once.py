@@ -148,7 +148,7 @@ def test_openais_client_asks_once_though_its_time_is_short(address, bots, held):
     assert len(bots.contents) == 1
 
 
-def test_as_many_as_may_be_are_at_the_service_at_once(start, bots, held):
+def test_as_many_as_may_be_are_asked_at_once_each_in_its_own_conversation(start, bots, held):
     address = start(parallel=256)
 
     async def ask_all():
@@ -166,7 +166,10 @@ def test_as_many_as_may_be_are_at_the_service_at_once(start, bots, held):
             held.set()
             return await asyncio.gather(*tasks)
 
-    assert {each.status_code for each in asyncio.run(ask_all())} == {200}
+    answers = asyncio.run(ask_all())
+    assert {each.status_code for each in answers} == {200}
+    assert len({each.json()["conversation"]["id"] for each in answers}) == 256
+    assert sorted(bots.contents) == sorted(f"{n}?" for n in range(256))
 
 
 @pytest.mark.parametrize(

@@ -1,23 +1,19 @@
 """Lets the faults of `faults.py` happen to real clients.
 
-`python tests/support/fault_runs.py` prints what each call ended in, whether the service may have
-acted, and how many requests arrived, through both clients and every HTTP client that a user may
-pass in.
+What each call ended in, whether the service may have acted, and how many requests arrived: through
+both clients and every HTTP client that a user may pass in.
 """
-
-# ruff: noqa: T201 - printing is what it is for
 
 import asyncio
 import contextlib
 import inspect
-import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import http_libraries
 from calls import KEY, ask, create, read, upload, upload_much
-from faults import FAULTS, Fault, Outcome, Place
+from faults import Fault, Outcome, Place
 from knowledge_bot import AsyncClient, Client, KnowledgeBotError
 from knowledge_bot._retries import no_waiting
 from waiting import until_awaited
@@ -114,35 +110,3 @@ async def _occupied(client: Any, place: Place) -> AsyncIterator[None]:
                 yield
             finally:
                 place.stop()
-
-
-def main() -> None:
-    print("| fault | error | delivery | create | upload | message | list |")
-    print("|---|---|---|---|---|---|---|")
-    differing = []
-    started = time.monotonic()
-    for name, fault in FAULTS.items():
-        seen = {client: observe(fault, client) for client in CLIENTS}
-        first = seen["Client"]
-        error, told = first["create"].error.__name__, first["create"].delivery
-        counts = " | ".join(_count(call, seen) for call in first)
-        print(f"| {name} | {error} | {told} | {counts} |", flush=True)
-        differing += [
-            f"{name}, {client}, {call}: {outcome}, the table says {expected(fault)[call]}"
-            for client, outcomes in seen.items()
-            for call, outcome in outcomes.items()
-            if outcome != expected(fault)[call]
-        ]
-    print(f"\n{len(FAULTS)} faults, {len(CLIENTS)} clients, 4 calls each: ", end="")
-    print(f"{len(differing)} not as the table says, {time.monotonic() - started:.0f} s")
-    print(*differing, sep="\n")
-
-
-def _count(call: str, seen: dict[str, dict[str, Outcome]]) -> str:
-    outcome = seen["Client"][call]
-    note = "" if outcome.delivery is seen["Client"]["create"].delivery else f" {outcome.delivery}"
-    return f"{outcome.arrived}{note}"
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,6 @@
 """Everything that can go wrong between a client and the service, and what must come of it.
 
-`FAULTS` is the table, as data; `fault_runs.py` lets each fault happen and prints what was seen.
+`FAULTS` is the table, as data; `fault_runs.py` lets each fault happen.
 """
 
 import contextlib

@@ -1,7 +1,5 @@
 """Kills an ingesting process with SIGKILL, again and again, and asks the service what arrived.
 
-    python tests/support/kill_ingestion.py --kills 1000 --items 20000
-
 A round ingests the items until a run comes to its end; every run before that is killed at a random
 moment. Then the service's own journal is compared with the ledger:
 
@@ -10,12 +8,10 @@ moment. Then the service's own journal is compared with the ledger:
 - unknown: items whose outcome the ledger does not know; at most `concurrency` for each kill.
 """
 
-import argparse
 import os
 import random
 import signal
 import sqlite3
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -155,20 +151,3 @@ def count_unsettled(ledger: str) -> int:
     finally:
         connection.close()
     return count
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--kills", type=int, default=1000)
-    parser.add_argument("--items", type=int, default=20_000)
-    parser.add_argument("--concurrency", type=int, default=16)
-    arguments = parser.parse_args()
-    began = time.monotonic()
-    counts = kill_ingestion(arguments.kills, arguments.items, arguments.concurrency)
-    print(f"{counts} in {time.monotonic() - began:.0f} s")  # noqa: T201 - a script's result
-    kept = counts.twice == 0 and counts.lost == 0
-    return 0 if kept and counts.most_unknown_per_kill <= arguments.concurrency else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

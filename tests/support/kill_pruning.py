@@ -1,8 +1,5 @@
 """Kills ingestions that prune with SIGKILL, over a folder that changes, and looks at the service.
 
-    python tests/support/kill_pruning.py --kills 300
-    python tests/support/kill_pruning.py --kills 60 --outage service --outage database
-
 Files are changed, moved, deleted, brought back and added, and the folder is ingested with
 `prune=True`; at a random moment the run is killed, and more is changed. After some kills a run
 comes to its end. With an outage, the service is killed or the ledger's database restarted as well,
@@ -16,13 +13,11 @@ with the files:
 - unknown: items whose outcome the ledger does not know. Must be 0.
 """
 
-import argparse
 import contextlib
 import os
 import random
 import signal
 import sqlite3
-import sys
 import tempfile
 import time
 import traceback
@@ -36,7 +31,7 @@ from knowledge_bot import Client
 from knowledge_bot.ingest import Ledger, from_folder, ingest
 from knowledge_bot_service import LocalService
 from knowledge_bot_service.config.folder import database_file
-from postgresql_server import PostgreSQL, postgresql
+from postgresql_server import PostgreSQL
 
 FILES = 40
 
@@ -252,31 +247,3 @@ def database_away(server: PostgreSQL) -> Iterator[None]:
         yield
     finally:
         server.start()
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--kills", type=int, default=300)
-    parser.add_argument("--outage", action="append", choices=["service", "database"], default=[])
-    arguments = parser.parse_args()
-    began = time.monotonic()
-    with contextlib.ExitStack() as ending:
-        ledger_of: Callable[[Path], str] = str
-        if "database" in arguments.outage:
-            server = ending.enter_context(postgresql())
-            ledger_of = lambda path: server.url()  # noqa: E731
-
-        def outages(service: LocalService) -> list[Outage]:
-            known: dict[str, Outage] = {
-                "service": lambda: service_away(service),
-                "database": lambda: database_away(server),
-            }
-            return [known[name] for name in arguments.outage]
-
-        counts = kill_pruning(arguments.kills, ledger_of=ledger_of, outages=outages)
-    print(f"{counts} in {time.monotonic() - began:.0f} s")  # noqa: T201 - as above
-    return 0 if counts.right else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -9,7 +9,7 @@ from knowledge_bot import ConfigurationError
 from knowledge_bot._answers import Answer
 from knowledge_bot.checks import Verdict, check, load_questions
 from knowledge_bot.checks._promptfoo import python_expression
-from promptfoo_verdicts import EXPRESSIONS, TEXTS, VERDICTS, cases, configuration
+from promptfoo_verdicts import VERDICTS, configuration
 
 KEPT = json.loads(VERDICTS.read_text(encoding="utf-8"))
 
@@ -38,14 +38,6 @@ tests:
       - type: icontains
         value: "{{ name }}"
 """
-
-
-def test_the_cases_that_were_judged_are_the_generated_ones():
-    judged = ("passed", "each")
-    kept = [{name: one[name] for name in one if name not in judged} for one in KEPT["cases"]]
-    assert kept == cases()
-    assert len(KEPT["cases"]) == 200
-    assert 60 < sum(one["passed"] for one in KEPT["cases"]) < 140
 
 
 def test_metadata_say_that_an_answer_is_fresh(written):
@@ -77,6 +69,7 @@ def judged(written):
 
 def test_every_assertion_holds_where_promptfoo_says_so(judged):
     assert len(CASES) > 170
+    assert 60 < sum(one["passed"] for one in CASES) < 140
     differing = [
         (case["answer"], case["assert"][number], expected)
         for question, case in zip(judged, CASES, strict=True)
@@ -94,9 +87,11 @@ def test_every_case_passes_where_promptfoo_says_so_when_it_is_asked_for_real(
     assert [one.passed for one in report.results] == [one["passed"] for one in CASES]
 
 
-@pytest.mark.parametrize("expression", [one for one in EXPRESSIONS if one not in REFUSED])
+@pytest.mark.parametrize("expression", [one for one in KEPT["expressions"] if one not in REFUSED])
 def test_an_expression_is_found_where_javascript_finds_it(expression):
-    found = [regex.search(python_expression(expression), text) is not None for text in TEXTS]
+    found = [
+        regex.search(python_expression(expression), text) is not None for text in KEPT["texts"]
+    ]
     assert "".join(str(int(one)) for one in found) == KEPT["expressions"][expression]
 
 
