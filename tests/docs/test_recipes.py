@@ -116,9 +116,7 @@ def test_the_gate_of_ci_passes_with_the_right_documents_and_fails_without(home):
     for questions, code in ((QUESTIONS, 0), (QUESTIONS.replace("36", "37"), 3)):
         (home / "questions.toml").write_text(questions)
         port = str(free_port())
-        commands = script.replace("8700", port).replace(
-            "--wait 2m", f"--wait {20 if code else 60}s"
-        )
+        commands = script.replace("8700", port).replace("--wait 2m", f"--wait {5 if code else 60}s")
         done = subprocess.run(
             ["bash", "-e", "-c", f"trap 'kill %1' EXIT\n{commands}"],
             cwd=home,

@@ -115,20 +115,6 @@ def test_a_bot_reads_its_own_collections_only(handbook: httpx.Client) -> None:
     assert "28 days" in ask(handbook, vacation, bot="bot_both")["answer"]
 
 
-@pytest.mark.parametrize(("place", "year"), [("Rua", "1874"), ("Tavo", "1911")])
-def test_a_follow_up_is_understood_with_what_was_asked_before(
-    http: httpx.Client, place: str, year: str
-) -> None:
-    for name, keeper, built in [("Rua", "Ana Sousa", "1874"), ("Tavo", "Ivo Lima", "1911")]:
-        text = f"{keeper} keeps the lighthouse of {name}.\n\nThe tower was built in {built}."
-        add_text(http, f"Lighthouse of {name}", text, collection="col_lights")
-    first = ask(http, f"Who keeps the lighthouse of {place}?", bot="bot_lights")
-    follow_up = ask(http, "When was it built?", first["conversation_id"], bot="bot_lights")
-    text, _, sources = follow_up["answer"].partition("\n\nSources: ")
-    assert year in text
-    assert sources.startswith(f"Lighthouse of {place}")
-
-
 def test_a_short_follow_up_asks_for_what_was_asked_for_before(http: httpx.Client) -> None:
     text = (
         "The loan period is 14 days for hand tools. Large machines, such as the floor sander, the "

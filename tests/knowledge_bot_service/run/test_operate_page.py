@@ -28,11 +28,6 @@ def blocks(kind: str) -> list[str]:
     return re.findall(rf"^```{kind}\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
 
 
-def test_what_the_page_names_is_there() -> None:
-    for path in re.findall(r"\]\(([^)#]+)", TEXT):
-        assert (PAGE.parent / path).resolve().exists(), path
-
-
 def test_its_configuration_starts_a_service_with_its_keys_and_limits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

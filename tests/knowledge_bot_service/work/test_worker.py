@@ -150,42 +150,6 @@ def test_a_page_that_cannot_be_had_fails_with_the_reason(
     assert re.search(reason, said), said
 
 
-@pytest.mark.parametrize(
-    ("filename", "content", "question", "fact"),
-    [
-        (
-            "bikes.md",
-            b"# Bikes\n\nThe **bike cellar** has *forty* places.",
-            "How many places does the bike cellar have?",
-            "The bike cellar has forty places.",
-        ),
-        (
-            "prices.csv",
-            b"item,price\nwooden canoe,870 euros\npaddle,45 euros\n",
-            "What is the price of the wooden canoe?",
-            "870 euros",
-        ),
-        (
-            "garten.txt",
-            "Der Gärtner heißt Jürgen Müller.".encode("cp1252"),
-            "Wie heißt der Gärtner?",
-            "Jürgen Müller",
-        ),
-    ],
-)
-def test_a_file_becomes_answers(
-    service: InProcess,
-    http: httpx.Client,
-    *,
-    filename: str,
-    content: bytes,
-    question: str,
-    fact: str,
-) -> None:
-    assert end_of(service, add_file(http, filename, content)) == ("ready", None)
-    assert fact in ask(http, question)["answer"]
-
-
 def test_a_text_in_markdown_is_quoted_without_its_marks(http: httpx.Client) -> None:
     add_text(http, "Kitchen", "# Kitchen\n\nThe **toaster** is repaired by *Olga*.")
     answer = ask(http, "Who repairs the toaster?")["answer"]
