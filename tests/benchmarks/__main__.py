@@ -7,6 +7,7 @@ holds each figure beside its bound.
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -23,6 +24,7 @@ PROJECT = FOLDER.parents[1] / ".venv" / "bin" / "python"
 OF_THE_PROJECT = ("airflow", "ingestion_scaling", "ingestion_workers")
 # Need the history of a repository, or folders of data; each tells its usage.
 BY_HAND = {"service_nights", "service_ranking"}
+BY_HAND |= {"service_answers"} if "KNOWLEDGE_BOT_QUESTION_SETS" not in os.environ else set()
 NOT_TOPICS = {"__main__", "answering_server", "measuring"} | BY_HAND
 
 

@@ -4,7 +4,6 @@
 KNOWLEDGE_BOT_QUESTION_SETS, where the folder has public question sets: squad-half.json,
 off-topic.json, follow-ups.json and xquad-LANGUAGE.json. Every figure is told for all questions and
 for two halves of the articles: what was chosen by looking at one half must hold on the other.
-Without a folder, the handbook of the examples and its questions are measured: a small set.
 """
 
 import argparse
@@ -34,15 +33,10 @@ from knowledge_bot_service.store.database import Database
 
 COLLECTION, BOT = "col_default", "bot_default"
 SETS = "KNOWLEDGE_BOT_QUESTION_SETS"
-ROOT = Path(__file__).parents[2]
-HANDBOOK = ROOT / "examples" / "handbook"
-HANDBOOK_QUESTIONS = ROOT / "tests" / "knowledge_bot_service" / "answers" / "handbook.json"
 
 # At least this share has the gold answer inside, names the right source, is answered, and, of the
-# questions on other subjects, is refused or answered with a doubt. Of the handbook's few questions,
-# what its tests promise.
+# questions on other subjects, is refused or answered with a doubt.
 SQUAD_BOUNDS = (0.85, 0.975, 0.97, 0.92)
-HANDBOOK_BOUNDS = (0.90, 0.90, None, 0.80)
 
 # An answer has so many characters at most.
 LONGEST = 2000
@@ -75,35 +69,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, nargs="?", help="where the question sets are")
     parser.add_argument("--json", help="a file to write the figures to")
-    folder: Path | None = parser.parse_args().folder
-    if folder is None and SETS in os.environ:
-        folder = Path(os.environ[SETS])
+    given = parser.parse_args().folder or os.environ.get(SETS)
+    if given is None:
+        parser.error(f"name a folder of question sets, also in {SETS}")
+    folder = Path(given)
     figures: list[Figure] = []
     rows: list[dict[str, Any]] = []
-    if folder is None:
-        print(f"Without a folder of question sets, or {SETS}: the handbook's questions alone.\n")
-        handbook(figures, rows)
-        report("Answers of the embedded service from the handbook", figures, rows)
-        return
     english(folder, figures, rows)
     for file in sorted(folder.glob("xquad-*.json")):
         other_language(file, figures, rows)
     follow_ups(folder, figures, rows)
     report("Answers of the embedded service", figures, rows)
-
-
-def handbook(figures: list[Figure], rows: list[dict[str, Any]]) -> None:
-    """The documents of the examples' handbook as sources, and the questions that its tests ask."""
-    data = read(HANDBOOK_QUESTIONS)
-    with LocalService() as service, client_of(service) as client:
-        for file in sorted(HANDBOOK.iterdir()):
-            client.upload_source(name=file.name, collections=COLLECTION, file=file)
-        service.wait_until_ready(60)
-        asked = [ask(client, question, 0) for question in data["questions"]]
-        refused = ask_strangers(client, data["offtopic"])
-        lost = lost_in_transcripts("handbook", client, data["questions"])
-    figures += [*answer_figures("handbook", asked, refused, HANDBOOK_BOUNDS), *lost]
-    rows.append(shares("handbook", asked) | {"refused": round(refusals(refused), 3)})
 
 
 def english(folder: Path, figures: list[Figure], rows: list[dict[str, Any]]) -> None:

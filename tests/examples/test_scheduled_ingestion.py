@@ -1,9 +1,6 @@
 """The runner of the scheduled ingestion, as a person starts it."""
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,33 +14,15 @@ KEY = "key-of-the-example-test"
 
 
 @pytest.fixture
-def environment(tmp_path):
-    """An environment with a home and a folder for temporary files, both empty."""
-    (tmp_path / "home").mkdir()
-    (tmp_path / "temporary").mkdir()
-    return {
-        "PATH": os.environ["PATH"],
-        "HOME": str(tmp_path / "home"),
-        "TMPDIR": str(tmp_path / "temporary"),
-        # A developer's own Airflow must not be met, or changed.
-        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": "sqlite:////nonexistent/airflow.db",
+def environment(environment):
+    """One in which a developer's own Airflow is not met, or changed."""
+    return environment | {
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": "sqlite:////nonexistent/airflow.db"
     }
 
 
-def run(*command, **environment):
-    return subprocess.run(
-        [sys.executable, *map(str, command)],
-        check=False,
-        env=environment,
-        cwd=environment["HOME"],
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
-
-
-def test_the_runner_ingests_asks_prints_the_answers_and_leaves_nothing(environment, tmp_path):
-    done = run(RUNNER, **environment)
+def test_the_runner_ingests_asks_prints_the_answers_and_leaves_nothing(alone):
+    done = alone(RUNNER)
     assert done.returncode == 0, done.stdout + done.stderr
     first, _, second = done.stdout.partition("The second night.")
     sources, _, answers = first.partition("Asked and answered")
@@ -75,18 +54,12 @@ def test_the_runner_ingests_asks_prints_the_answers_and_leaves_nothing(environme
     assert "14 days for hand tools" not in answers
     assert "I am not sure. The closest I found:" in answers
     assert done.stderr == ""
-    assert list((tmp_path / "home").iterdir()) == []
-    assert list((tmp_path / "temporary").iterdir()) == []
 
 
-def test_a_refused_key_ends_the_runner_with_a_sentence(environment):
+def test_a_refused_key_ends_the_runner_with_a_sentence(alone, environment):
     with LocalService() as service:
-        done = run(
-            RUNNER,
-            **environment,
-            KNOWLEDGE_BOT_BASE_URL=service.base_url,
-            KNOWLEDGE_BOT_API_KEY=KEY,
-        )
+        environment |= {"KNOWLEDGE_BOT_BASE_URL": service.base_url, "KNOWLEDGE_BOT_API_KEY": KEY}
+        done = alone(RUNNER)
     assert done.returncode == 1
     assert "401" in done.stderr
     assert "Traceback" not in done.stderr

@@ -25,10 +25,6 @@ def test_every_expectation_of_google_s_specification_test_is_met():
     assert count == 400
 
 
-def test_the_matcher_is_under_150_lines():
-    assert len(Path(robots.__file__).read_text(encoding="utf-8").splitlines()) < 150
-
-
 def test_the_delay_is_that_of_our_group_and_sitemaps_are_everybody_s():
     text = (
         b"User-agent: *\nCrawl-delay: 9\nDisallow: /a\n"

@@ -216,6 +216,7 @@ PASSING: dict[str, tuple[Reply, str]] = {
     "dripping": (drip(b"HTTP/1.1 200 OK\r\n" + b"X-A: b\r\n" * 50, 0.05), "within 1 s"),
     "closing": (close, "could not be reached"),
     "resetting": (reset, "could not be reached"),
+    "no HTTP": (raw(b"not HTTP at all\r\n\r\n"), "could not be reached"),
     "cut off": (answer(200, b'{"choices": [', length=500), "did not answer within 1 s"),
 }
 LASTING: dict[str, tuple[Reply, str]] = {
@@ -329,20 +330,6 @@ def test_slow_questions_keep_nobody_else_waiting(
             connection.close()
 
 
-def test_an_endpoint_that_is_not_there_is_a_503(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    answers = {"base_url": f"http://127.0.0.1:{port}", "model": "m"}
-    with (
-        InProcess(tmp_path, settings={"answers": answers}) as service,
-        client_of(service) as http,
-    ):
-        add_text(http, "Lighthouse", "Ana Sousa built the lighthouse of Rua.", "col_default")
-        body = {"bot_id": "bot_default", "content": QUESTION}
-        problem = problem_of(http.post("/messages", json={"value": body}), 503)
-    assert "could not be reached" in problem["message"]
-
-
 def test_a_missing_key_is_said_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     answers = {"base_url": "http://127.0.0.1:1/v1", "model": "m", "api_key_env": VARIABLE}
     monkeypatch.delenv(VARIABLE, raising=False)
@@ -353,33 +340,3 @@ def test_a_missing_key_is_said_at_the_start(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(SettingsError, match=VARIABLE) as caught:
         service.start()
     assert "secret" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("answers", "named"),
-    [
-        ({"model": "m"}, "answers, base_url: "),
-        ({"base_url": "http://a/v1"}, "answers, model: "),
-        ({"base_url": "localhost:11434", "model": "m"}, "answers, base_url: "),
-        ({"base_url": "http://me:secret@a/v1", "model": "m"}, "answers, base_url: "),
-        ({"base_url": "http://a/v1?key=secret", "model": "m"}, "answers, base_url: "),
-        ({"base_url": "http://a:eleven/v1", "model": "m"}, "answers, base_url: "),
-        ({"base_url": "http://a:99999/v1", "model": "m"}, "answers, base_url: "),
-        ({"base_url": "http://a/v1", "model": "m", "timeout": 0}, "answers, timeout: "),
-        (
-            {"base_url": "http://a/v1", "model": "m", "max_passages": 0},
-            "answers, max_passages: ",
-        ),
-        ({"base_url": "http://a/v1", "model": "m", "key": "secret"}, "answers, key: "),
-    ],
-)
-def test_wrong_settings_are_named(answers: dict[str, object], named: str) -> None:
-    with pytest.raises(SettingsError, match=named) as caught:
-        LocalService(settings={"answers": answers})
-    assert "secret" not in str(caught.value)
-
-
-def test_raw_junk_is_a_503(endpoint: ScriptedServer, http: httpx.Client) -> None:
-    says(endpoint, raw(b"not HTTP at all\r\n\r\n"))
-    body = {"value": {"bot_id": "bot_one", "content": QUESTION}}
-    problem_of(http.post("/messages", json=body), 503)
