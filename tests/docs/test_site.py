@@ -1,7 +1,9 @@
 """The built site: strict, whole, by itself, and good HTML for everybody."""
 
+import fcntl
 import html
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -25,14 +27,36 @@ SITE = ROOT / "site"
 CHECKERS = {"axe-core": "4.14.1", "vnu-jar": "26.9.27"}
 WIDTHS = (1200, 390)
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.xdist_group("site")]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")
-def site():
+def once(tmp_path_factory):
+    """`once(name, do)`: what all workers of a run share is made by one, and the others wait."""
+
+    def made(name, do):
+        folder = tmp_path_factory.getbasetemp()
+        folder = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+        with (folder / name).open("a+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.seek(0)
+            if not file.read():
+                do()
+                file.write("made")
+
+    return made
+
+
+@pytest.fixture(scope="module")
+def site(once):
     """The site as `scripts/docs` builds it: any warning is an error."""
-    done = subprocess.run([ROOT / "scripts" / "docs"], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+
+    def build():
+        command = [ROOT / "scripts" / "docs"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    once("site", build)
     return SITE
 
 
@@ -103,13 +127,18 @@ def test_the_button_of_a_console_copies_commands_alone(site):
 
 
 @pytest.fixture(scope="module")
-def checkers():
+def checkers(once):
     """The folder of two checkers that npm has."""
     folder = ROOT / "build" / "checkers" / "node_modules"
-    if not all((folder / name).exists() for name in CHECKERS):
+
+    def install():
+        if all((folder / name).exists() for name in CHECKERS):
+            return
         wanted = [f"{name}@{version}" for name, version in CHECKERS.items()]
         command = ["npm", "install", "--silent", "--no-save", "--prefix", folder.parent, *wanted]
         subprocess.run(command, capture_output=True, check=True)
+
+    once("checkers", install)
     return folder
 
 

@@ -25,7 +25,8 @@ VERSIONS = ["==0.12.44", "==0.12.52", "==0.13.6", "==0.14.0", ">=0.14,<0.15"]
 def test_all_tests_pass_on(version, tmp_path):
     python = tmp_path / "venv/bin/python"
     run(sys.executable, "-m", "venv", tmp_path / "venv")
-    install(python, f"llama-index-core{version}", "pytest>=9", "pytest-asyncio", "pytest-timeout")
+    pytest_and_more = ["pytest>=9", "pytest-asyncio", "pytest-timeout", "hypothesis"]
+    install(python, f"llama-index-core{version}", *pytest_and_more)
     install(python, "--editable", f"{ROOT}[serve]")
     done = run(python, "-m", "pytest", "-p", "no:cacheprovider", *TESTS)
     lines = f"llama-index-core{version}: {done.stdout.splitlines()[-1]}"
