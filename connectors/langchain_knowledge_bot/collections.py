@@ -215,12 +215,17 @@ class KnowledgeBotCollection(Connection):
             `num_deleted` and `succeeded`: the ids that were deleted, not those that are unknown.
 
         Raises:
+            ConfigurationError: `ids` is no list of strings; nothing was deleted.
             UnsupportedError: the service does not announce `sources` with `manage` to this key.
             KnowledgeBotError: the service did not delete one; the call may be repeated.
             LedgerError: the ledger cannot be used, or does not know what became of a document.
         """
         if ids is None:
             raise ConfigurationError.of("ids", "name the documents to delete. Nothing was deleted")
+        # The letters of a string are strings, too.
+        given: Any = ids
+        if isinstance(given, str) or not all(isinstance(one, str) for one in given):
+            raise ConfigurationError.expected("ids", "a list of ids", ids, ". Nothing was deleted")
         removed = remove(self._sync, self.ledger, self.collections, ids)
         return DeleteResponse(num_deleted=len(removed), succeeded=removed)
 

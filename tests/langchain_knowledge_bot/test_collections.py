@@ -228,9 +228,12 @@ def test_where_sources_cannot_be_deleted_nothing_is_sent(delete, tmp_path):
 
 def test_ids_must_be_named(delete, tmp_path):
     collection = in_memory(MemoryService(extensions={"sources"}), tmp_path)
-    with pytest.raises(ValueError, match="ids"):
-        delete(collection, None)
-    assert delete(collection, ["hours"])["num_deleted"] == 0  # there is no ledger yet
+    assert delete(collection, ["a"])["num_deleted"] == 0  # there is no ledger yet
+    collection.add_documents([Document("Opens at 9.", id="a"), Document("Blue.", id="b")])
+    for none in (None, "ab", [1]):
+        with pytest.raises(ValueError, match="ids"):
+            delete(collection, none)
+    assert len(list(collection.ledger.entries())) == 2
 
 
 def test_a_document_of_unknown_outcome_is_kept(delete, tmp_path):

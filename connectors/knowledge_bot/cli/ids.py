@@ -135,12 +135,17 @@ def bot_and(what: str, words: tuple[str, ...], *, several: str) -> tuple[str | N
     """Return the bot that is named, if one is, and what comes after it.
 
     Raises:
-        click.UsageError: there are `several` words too many, or there is only a bot.
+        click.UsageError: there are `several` words too many, the first of two is no bot's id, or
+            there is only a bot.
     """
     if len(words) > 2:
         raise click.UsageError(several)
     if len(words) == 2 and _is_a_bots(words[1]) and not _is_a_bots(words[0]):
         raise click.UsageError(f"the bot stands first: {words[1]} {words[0]}")
+    if len(words) == 2 and not _is_a_bots(words[0]):
+        raise click.UsageError(
+            f"{words[0]!r} is not the id of a bot, bot_…: `kbot bots` lists them. And {several}"
+        )
     if len(words) == 1 and _is_a_bots(words[0]):
         raise click.UsageError(f"there is no {what} for {words[0]}")
     return (words[0] if len(words) == 2 else None), words[-1]

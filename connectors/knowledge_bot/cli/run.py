@@ -200,7 +200,11 @@ class Session:
                 self.say(f"{command} lists the sources that newer ones replaced.")
             if report.gone:
                 command = self._command("gone")
-                later = " The next complete run removes it." if self._options.prune else ""
+                later = (
+                    " What has vanished goes with the next complete run; what is left out by now, "
+                    "with `--prune excluded`."
+                )
+                later = later if self._options.prune else ""
                 self.say(f"{command} lists what is gone, but still in the service.{later}")
             if report.unready:
                 self.say(f"Not ready yet: {report.unready}. A later run looks again.")

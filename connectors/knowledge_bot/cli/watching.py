@@ -106,18 +106,18 @@ def _changed(
 def _changes(folder: str, stop: threading.Event) -> Iterator[set[str]]:
     """Yield the paths that changed, and an empty set when nothing did for a while.
 
-    Where it is not known what changed, that is the folder alone: after another was put in its
-    place, as when a disk is mounted or a link leads elsewhere, or a name that is not UTF-8.
+    Where it is not known what changed, that is the folder alone: first of all, once it is back,
+    after another was put in its place, as when a disk is mounted or a link leads elsewhere, and
+    after a name that is not UTF-8.
     """
     from watchfiles import watch
 
-    known, unseen = _place(folder), False
     while not stop.is_set():
         place = _place(folder)
         if place is None:
             stop.wait(_QUIET)
             continue
-        known, unseen = place, unseen or place != known
+        unseen = True  # what changed before it is watched
         try:
             for found in watch(
                 place[0],
@@ -133,12 +133,9 @@ def _changes(folder: str, stop: threading.Event) -> Iterator[set[str]]:
                 if _place(folder) != place:
                     break
         except (OSError, RuntimeError) as error:
-            if _place(folder) != place:
-                continue
             # Anything else is, for example, that no inotify watches are left.
-            if not str(error).startswith("Unable to decode path"):
+            if _place(folder) == place and not str(error).startswith("Unable to decode path"):
                 raise Failed(f"{folder} cannot be watched: {error}.") from None
-            unseen = True
 
 
 def _place(folder: str) -> tuple[Path, int, int] | None:

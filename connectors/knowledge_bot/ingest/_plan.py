@@ -509,10 +509,11 @@ class Planner:
         try:
             self._examine(job, planned, now)
         except _UnusableItemError as error:
-            reason = str(error)
+            kind, reason = error.kind, str(error)
             if job.before is not None and job.before.digest is not None:
+                kind = "invalid"  # somebody has to look at it, or bots answer from it for ever
                 reason += "; the service still has what was sent of it before"
-            planned.outcomes.append(job.outcome(error.kind, reason))
+            planned.outcomes.append(job.outcome(kind, reason))
         except Exception as error:
             if not isinstance(error, OSError | ValueError) and job.kind != "object":
                 raise

@@ -141,7 +141,8 @@ class Report:
         unknown: items that the service may or may not have; see `Ledger.unknown`.
         undelivered: items that did not reach the service, or that it put off to the end; the next
             run tries them again.
-        invalid: items that cannot be read or sent as they are.
+        invalid: items that cannot be read or sent as they are, or that are empty by now while the
+            service still has their old text.
         skipped: things left out on purpose, such as hidden and empty files.
         elsewhere: items that another worker is sending.
         duration: seconds since the run began.
