@@ -18,7 +18,7 @@ import httpx
 import httpx2
 import openai
 from answering_server import answering
-from measuring import Cost, Figure, interleave, report, rows_of
+from measuring import Cost, Figure, interleave, one_by_one, report, rows_of
 
 from knowledge_bot import AsyncClient, Client
 
@@ -77,7 +77,9 @@ def sync_costs(url: str) -> dict[str, dict[str, Cost]]:
         }
         costs = {
             "sync, 1 in flight": interleave(
-                {name: one_by_one(ask) for name, ask in asks.items()}, calls=CALLS, rounds=ROUNDS
+                {name: one_by_one(ask, CALLS) for name, ask in asks.items()},
+                calls=CALLS,
+                rounds=ROUNDS,
             )
         }
         del asks["raw socket"]  # one connection, so one call at a time
@@ -87,14 +89,6 @@ def sync_costs(url: str) -> dict[str, dict[str, Cost]]:
                 case = f"sync, {width} in flight"
                 costs[case] = interleave(blocks, calls=CALLS, rounds=ROUNDS)
         return costs
-
-
-def one_by_one(ask: Ask) -> Callable[[], None]:
-    def block() -> None:
-        for _ in range(CALLS):
-            ask()
-
-    return block
 
 
 def by_threads(pool: ThreadPoolExecutor, ask: Ask) -> Callable[[], None]:

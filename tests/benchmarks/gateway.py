@@ -8,17 +8,15 @@ sockets, with as many questions in flight. A server's CPU time is what counts.
 import asyncio
 import contextlib
 import json
-import os
 import random
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 from answering_server import answering
-from measuring import Cost, Figure, report, rows_of
+from measuring import Cost, Figure, cpu_seconds, report, resident, rows_of
 
 from knowledge_bot_service import LocalService
 
@@ -69,7 +67,7 @@ def main() -> None:
         peaks = []
         for _ in range(2):
             asyncio.run(chats(ours, CONVERSATIONS))
-            peaks.append(memory(ours))
+            peaks.append(resident(ours[0]) / 1024)
     growth = (peaks[1] - peaks[0]) / CONVERSATIONS
     figures = [
         Figure(
@@ -101,10 +99,10 @@ def interleaved(servers: dict[str, tuple[int, int]]) -> dict[str, Cost]:
     for number in range(ROUNDS + 1):
         for name in random.sample(list(servers), len(servers)):
             pid, port = servers[name]
-            cpu, wall = cpu_of(pid), time.perf_counter()
+            cpu, wall = cpu_seconds(pid), time.perf_counter()
             asyncio.run(questions(port))
             if number:  # the first warms up
-                samples[name].append((cpu_of(pid) - cpu, time.perf_counter() - wall))
+                samples[name].append((cpu_seconds(pid) - cpu, time.perf_counter() - wall))
     return {
         name: Cost(*(statistics.median(column) / CALLS * 1e6 for column in zip(*rows, strict=True)))
         for name, rows in samples.items()
@@ -158,18 +156,6 @@ async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, said: 
     )
     answer = json.loads(await reader.readexactly(length))
     return str(answer["choices"][0]["message"]["content"]) if "choices" in answer else ""
-
-
-def cpu_of(pid: int) -> float:
-    """Return the seconds of CPU that a process has used."""
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def memory(server: tuple[int, int]) -> float:
-    """Return what a process has in memory, in KiB."""
-    pages = int(Path(f"/proc/{server[0]}/statm").read_text(encoding="ascii").split()[1])
-    return pages * os.sysconf("SC_PAGESIZE") / 1024
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from typing import Any
 sys.path.append(str(Path(__file__).parents[1] / "support"))
 
 from answering_server import answering
-from measuring import Figure, report
+from measuring import Figure, peak_mebibytes, report
 
 from filled_ledgers import COLLECTION, fill
 from knowledge_bot import AsyncClient, Client
@@ -226,9 +226,7 @@ def memory(count: int) -> float:
     """Ingest so many texts; return the process's peak memory in MiB."""
     with tempfile.TemporaryDirectory() as folder, answering() as url:
         assert awaiting(url, count, Ledger(Path(folder, "ledger.db")), IN_FLIGHT).created == count
-    # Not `ru_maxrss`, which a process inherits from the one that started it.
-    status = Path("/proc/self/status").read_text(encoding="ascii")
-    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
+    return peak_mebibytes()
 
 
 if __name__ == "__main__":

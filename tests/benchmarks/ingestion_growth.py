@@ -22,7 +22,7 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).parents[1] / "support"))
 
 from answering_server import answering
-from measuring import Figure, report
+from measuring import Figure, peak_mebibytes, report
 
 from filled_ledgers import COLLECTION, fill
 from knowledge_bot import Client
@@ -121,9 +121,7 @@ def second_run(ledger: Path, count: int) -> tuple[float, float]:
         result = ingest(client, texts(count), collections=COLLECTION, ledger=Ledger(ledger))
         seconds = time.perf_counter() - began
     assert result.unchanged == count, result
-    # Not `ru_maxrss`, which a process inherits from the one that started it.
-    status = Path("/proc/self/status").read_text(encoding="ascii")
-    return seconds, int(status.partition("VmHWM:")[2].split()[0]) / 1024
+    return seconds, peak_mebibytes()
 
 
 if __name__ == "__main__":

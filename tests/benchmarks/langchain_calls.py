@@ -11,7 +11,7 @@ import httpx
 from answering_server import answering
 from imports import measure
 from langchain_openai import ChatOpenAI
-from measuring import Cost, Figure, interleave, report, rows_of
+from measuring import Cost, Figure, interleave, one_by_one, report, rows_of
 
 from knowledge_bot import Client
 from langchain_knowledge_bot import ChatKnowledgeBot, KnowledgeBotRetriever, KnowledgeBotTool
@@ -78,7 +78,7 @@ def costs(url: str) -> tuple[dict[str, Cost], dict[str, Cost], dict[str, Cost]]:
             "ChatOpenAI": lambda: openai.invoke(QUESTION),
         }
         one = interleave(
-            {name: one_by_one(ask) for name, ask in asks.items()}, calls=CALLS, rounds=ROUNDS
+            {name: one_by_one(ask, CALLS) for name, ask in asks.items()}, calls=CALLS, rounds=ROUNDS
         )
         models = {"chat model": chat, "ChatOpenAI": openai}
         questions, config = [QUESTION] * CALLS, {"max_concurrency": WIDTH}
@@ -97,14 +97,6 @@ def costs(url: str) -> tuple[dict[str, Cost], dict[str, Cost], dict[str, Cost]]:
                 rounds=ROUNDS,
             )
         return one, many, awaited
-
-
-def one_by_one(ask: Ask) -> Callable[[], None]:
-    def block() -> None:
-        for _ in range(CALLS):
-            ask()
-
-    return block
 
 
 def import_costs() -> dict[str, float]:

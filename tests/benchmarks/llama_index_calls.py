@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 from answering_server import answering
 from llama_index.core.llms import ChatMessage
-from measuring import Cost, Figure, interleave, report, rows_of
+from measuring import Cost, Figure, interleave, one_by_one, report, rows_of
 
 from knowledge_bot import AsyncClient, Client
 from llama_index_knowledge_bot import (
@@ -98,7 +98,7 @@ def sync_costs(url: str) -> dict[str, Cost]:
             "query engine": lambda: made["query engine"].query(QUESTION),
             "chat engine": lambda: in_conversation(made["chat engine"]).chat(QUESTION),
         }
-        blocks = {name: one_by_one(ask) for name, ask in asks.items()}
+        blocks = {name: one_by_one(ask, CALLS) for name, ask in asks.items()}
         return interleave(blocks, calls=CALLS, rounds=ROUNDS)
 
 
@@ -107,14 +107,6 @@ def in_conversation(engine: KnowledgeBotChatEngine) -> KnowledgeBotChatEngine:
     if len(engine.chat_history) >= 2 * TURNS:
         engine.reset()
     return engine
-
-
-def one_by_one(ask: Ask) -> Callable[[], None]:
-    def block() -> None:
-        for _ in range(CALLS):
-            ask()
-
-    return block
 
 
 def async_costs(url: str) -> dict[str, Cost]:

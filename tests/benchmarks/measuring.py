@@ -7,6 +7,7 @@ what counts, since wall time holds the neighbours' work as well.
 
 import argparse
 import json
+import os
 import platform
 import random
 import statistics
@@ -48,6 +49,37 @@ class Figure:
         if self.bound is None:
             return None
         return self.value >= self.bound if self.at_least else self.value <= self.bound
+
+
+def one_by_one(ask: Callable[[], object], calls: int) -> Callable[[], None]:
+    """Return a block that makes so many calls, one after the other."""
+
+    def block() -> None:
+        for _ in range(calls):
+            ask()
+
+    return block
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the CPU time that a process has used, user's and system's (proc(5))."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def resident(pid: int) -> int:
+    """Return the bytes that a process has in memory."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def peak_mebibytes() -> float:
+    """Return the most MiB that this process has had in memory.
+
+    Not `ru_maxrss`, which a process inherits from the one that started it.
+    """
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 
 
 def interleave(

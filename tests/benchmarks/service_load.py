@@ -19,10 +19,9 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import accumulate, islice
 from multiprocessing.synchronize import Barrier, Event
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from measuring import Figure, report
+from measuring import Figure, cpu_seconds, report, resident
 
 from knowledge_bot import Client
 from knowledge_bot_service import LocalService
@@ -83,10 +82,10 @@ def start(sizes: Sizes) -> list[Figure]:
             with service, client_of(service) as client:
                 client.ping()
                 seconds.append(time.perf_counter() - began)
-                resting.append(memory(service))
+                resting.append(resident(service.pid) / 1e6)
                 client.create_text_source(name="A", collections="col_default", content="A text.")
                 client.send_message(bot_id="bot_default", content="Which text is it?")
-                used.append(memory(service))
+                used.append(resident(service.pid) / 1e6)
     return [
         Figure("first reply after start, s", statistics.median(seconds), 2),
         Figure("memory at rest, MB", statistics.median(resting), 70),
@@ -99,9 +98,9 @@ def accepts(_sizes: Sizes) -> list[Figure]:
     content = "One kilobyte of text, more or less. " * 28
     with LocalService() as service:
         with accepting(service, content, CLIENTS) as times:
-            before = cpu_seconds(service)
+            before = cpu_seconds(service.pid)
             time.sleep(SECONDS)
-            cost = cpu_seconds(service) - before
+            cost = cpu_seconds(service.pid) - before
         rate = len(times) / SECONDS
         service.wait_until_ready(600)
     return [
@@ -320,18 +319,6 @@ def service_wait(service: LocalService, name: str) -> None:
 def client_of(service: LocalService) -> Client:
     """A client of the service that repeats nothing."""
     return Client(service.api_key, service.base_url, max_retries=0)
-
-
-def memory(service: LocalService) -> float:
-    """The memory that the service's process has, in MB."""
-    pages = Path(f"/proc/{service.pid}/statm").read_text().split()[1]
-    return int(pages) * os.sysconf("SC_PAGE_SIZE") / 1e6
-
-
-def cpu_seconds(service: LocalService) -> float:
-    """The CPU time that the service's process has used, user's and system's (proc(5))."""
-    fields = Path(f"/proc/{service.pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def percentile(times: list[float], percent: int) -> float:

@@ -218,6 +218,25 @@ def test_other_methods_take_no_key(http: httpx.Client) -> None:
         assert KEY not in response.headers
 
 
+def test_of_requests_at_once_one_is_done(service: InProcess, http: httpx.Client) -> None:
+    for number in range(5):
+        name, key = f"At once {number}", uuid7()
+        together = threading.Barrier(8)
+
+        def send(
+            name: str = name, key: str = key, together: threading.Barrier = together
+        ) -> httpx.Response:
+            with client_of(service) as mine:
+                together.wait()
+                return post(mine, "/sources/write", TEXT | {"name": name}, key)
+
+        with ThreadPoolExecutor(8) as pool:
+            answers = [one.result() for one in [pool.submit(send) for _ in range(8)]]
+        assert len({value_of(answer)["id"] for answer in answers}) == 1
+        assert sum(REPLAYED in answer.headers for answer in answers) == 7
+        assert len(sources(http, name)) == 1
+
+
 def test_keys_outlive_the_service_and_are_forgotten_when_they_may_be(tmp_path: Path) -> None:
     keys = [uuid7(), "not a UUID"]
     with InProcess(tmp_path, collections=COLLECTIONS, bots=BOTS) as service:

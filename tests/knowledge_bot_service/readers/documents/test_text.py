@@ -14,6 +14,11 @@ def test_text_is_read_in_the_encoding_it_is_in(encoding: str, read: Reader) -> N
     assert read(text.encode(encoding), "a.txt").text == text
 
 
+def test_an_encoding_that_nobody_declared_is_recognised(read: Reader) -> None:
+    text = "Привет, это простой текст на русском языке, и он довольно длинный. " * 20
+    assert read(text.encode("koi8-r"), "a.txt").text == text.strip()
+
+
 def test_a_declared_charset_is_believed_where_it_fits(read: Reader) -> None:
     assert read("łódź".encode("iso8859-2"), "", "text/plain; charset=ISO-8859-2").text == "łódź"
     assert read("łódź".encode(), "", "text/plain; charset=ascii").text == "łódź"
