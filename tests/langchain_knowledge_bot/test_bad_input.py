@@ -134,11 +134,6 @@ def test_a_wrong_field_is_an_error_without_the_key(cls, fields, validated):
     assert KEY not in "".join(shown + traceback.format_exception(error))
 
 
-def test_settings_beside_a_client_are_refused():
-    with pytest.raises(ValidationError, match="leave out timeout="):
-        ChatKnowledgeBot(bot_id="bot_1", client=Client(KEY, ELSEWHERE), timeout=3)
-
-
 class Recorder(BaseCallbackHandler):
     """Keeps whatever a tracer would get."""
 

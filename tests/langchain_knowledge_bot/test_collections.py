@@ -203,17 +203,6 @@ def test_documents_are_deleted_by_their_ids_with_what_they_superseded(delete, tm
     assert delete(collection, ["hours"])["num_deleted"] == 0
 
 
-def test_what_was_deleted_may_be_added_again(delete, tmp_path):
-    service = MemoryService(extensions={"sources"})
-    collection = in_memory(service, tmp_path)
-    documents = [Document("Opens at 9.", id="hours"), Document("Blue.", id="walls")]
-    collection.add_documents(documents)
-    delete(collection, ["hours"])
-    assert [one["name"] for one in service.sources] == ["Blue."]
-    report = collection.add_documents(documents)
-    assert (report.created, report.unchanged) == (1, 1)
-
-
 def test_where_sources_cannot_be_deleted_nothing_is_sent(delete, tmp_path):
     for service in (MemoryService(), MemoryService(extensions={"sources"})):
         service.announcement = service.announcement.replace(";manage", "")

@@ -94,6 +94,7 @@ def test_configured_calls_share_one_connection(bots, given, way):
         for _ in range(10):
             await configured.ainvoke(QUESTION)
 
+    gc.collect()  # what other tests have left
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ResourceWarning)
         if way == "async":

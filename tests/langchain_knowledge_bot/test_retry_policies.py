@@ -112,14 +112,6 @@ def test_every_wrapper_asks_again_what_the_service_refused_for_now(bots, kind, a
     assert len(bots.contents) == 4
 
 
-@RUNNABLES
-def test_fallbacks_after_an_unknown_outcome_are_the_users_choice(bots, kind, asked):
-    bots.lose_next.append(answer(500))
-    asking, other = runnable(kind, bots), runnable(kind, bots, "bot_2")
-    both = asking.with_fallbacks([other], exceptions_to_handle=(Exception,))
-    assert "bot_2" in str(both.invoke(asked))
-
-
 def test_of_several_bots_none_is_asked_again_with_the_one_that_failed(bots):
     bots.refuse_next.append(answer(429))
     node = retriever({"max_retries": 0, **bots.fields}, bot_ids=["bot_1", "bot_2", "bot_3"])
@@ -128,14 +120,6 @@ def test_of_several_bots_none_is_asked_again_with_the_one_that_failed(bots):
     assert len(bots.received) == 3
     assert caught.value.delivery is Delivery.REFUSED
     assert "2 answered" in caught.value.__notes__[0]
-
-
-def test_with_retry_is_a_wish_of_the_users_own(bots):
-    bots.refuse_next.append(answer(429))
-    found = KnowledgeBotRetriever(bot_ids=["bot_1", "bot_2"], max_retries=0, **bots.fields)
-    again = found.with_retry(wait_exponential_jitter=False, stop_after_attempt=2)
-    assert len(again.invoke("When?")) == 2
-    assert len(bots.received) == 4
 
 
 def test_an_error_of_one_of_several_crosses_the_border_of_a_process():

@@ -3,7 +3,6 @@
 import asyncio
 
 import pytest
-from langchain_core.tools import ToolException
 
 from calls import KEY
 from knowledge_bot import (
@@ -73,13 +72,6 @@ def test_the_agent_hears_of_an_empty_question(invoke, tool, bots):
         "The question is empty. Ask a whole question.",
     )
     assert bots.received == []
-
-
-def test_failures_are_raised_on_demand(invoke, bots):
-    tool = KnowledgeBotTool(bot_id="bot_1", handle_tool_error=False, **bots.fields)
-    bots.refuse_next.append(REFUSED)
-    with pytest.raises(ToolException, match="too long"):
-        invoke(tool, CALL)
 
 
 async def test_a_toolkit_asks_with_the_given_clients(scripted, bots):

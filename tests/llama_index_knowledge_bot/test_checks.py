@@ -3,9 +3,8 @@
 import asyncio
 
 import pytest
-from llama_index.core.base.response.schema import Response
 from llama_index.core.llms import MockLLM
-from llama_index.core.query_engine import CustomQueryEngine, RetrieverQueryEngine
+from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import NodeWithScore, TextNode
 
@@ -44,19 +43,3 @@ def test_an_engine_over_nodes_names_their_files(check, streaming):
     report = check(engine, [OPEN, Question(ask="Whose?", contains="9:30", sources="other.md")])
     assert [one.passed for one in report.results] == [True, False]
     assert "it names hours.md" in report.results[1].reason
-
-
-class Failing(CustomQueryEngine):
-    left: list[str] = ["twice", "once"]  # noqa: RUF012 - a pydantic field
-
-    def custom_query(self, query_str):
-        if self.left:
-            raise LookupError(self.left.pop(0))
-        return Response("At 9:30.\n\nSources: hours.md")
-
-
-def test_what_an_engine_raises_is_a_reason_and_asked_again(check):
-    engine = Failing(left=["twice", "once"])
-    assert check(engine, [OPEN]).results[0].reason == "No answer: LookupError: twice."
-    report = check(engine, [OPEN], wait=10, interval=0.1)
-    assert (report.ok, report.results[0].attempts) == (True, 2)

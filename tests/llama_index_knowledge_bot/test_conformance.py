@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from llama_index.core.async_utils import asyncio_run
 from llama_index.core.base.base_selector import BaseSelector, SelectorResult, SingleSelection
-from llama_index.core.llms import ChatMessage, ChatResponse, LLMMetadata, MessageRole
+from llama_index.core.llms import ChatMessage, ChatResponse, LLMMetadata
 from llama_index.core.llms.llm import LLM
 from llama_index.core.llms.mock import MockLLM
 from llama_index.core.postprocessor import SimilarityPostprocessor
-from llama_index.core.query_engine import RetrieverQueryEngine, RouterQueryEngine
+from llama_index.core.query_engine import RouterQueryEngine
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from llama_index.core.tools import QueryEngineTool
 
@@ -89,11 +89,7 @@ def name_of(way: Way) -> str:
 
 each_way = pytest.mark.parametrize("way", WAYS, ids=name_of)
 each_llm_way = pytest.mark.parametrize("way", WAYS[:8], ids=name_of)
-each_turn = pytest.mark.parametrize("way", WAYS[-4:], ids=name_of)
 awaited_or_not = pytest.mark.parametrize("awaited", [False, True], ids=["sync", "async"])
-text_or_bundle = pytest.mark.parametrize(
-    "query", [QUESTION, QueryBundle(QUESTION)], ids=["text", "bundle"]
-)
 
 
 @pytest.fixture(scope="module")
@@ -283,11 +279,6 @@ def test_an_llm_is_serialised_and_read_back_without_the_key(start):
 # The retriever ------------------------------------------------------------------------------------
 
 
-@text_or_bundle
-def test_a_retriever_takes_a_text_or_a_bundle(start, query):
-    assert text(make(KnowledgeBotRetriever, start()).retrieve(query)) == ANSWER
-
-
 def test_a_postprocessor_of_scores_keeps_the_nodes(start):
     nodes = make(KnowledgeBotRetriever, start()).retrieve("When?")
     assert SimilarityPostprocessor(similarity_cutoff=0.5).postprocess_nodes(nodes) == nodes
@@ -297,12 +288,6 @@ def test_nodes_are_serialised_and_read_back_without_the_key(start):
     (found,) = make(KnowledgeBotRetriever, start()).retrieve("When?")
     assert TextNode.from_json(found.node.to_json()) == found.node
     assert KEY not in found.to_json()
-
-
-def test_a_query_engine_is_built_on_a_retriever(start):
-    retriever = make(KnowledgeBotRetriever, start())
-    engine = RetrieverQueryEngine.from_args(retriever, llm=MockLLM())
-    assert ANSWER in str(engine.query("When?"))  # MockLLM repeats its prompt
 
 
 # The query engine ---------------------------------------------------------------------------------
@@ -324,11 +309,6 @@ class First(BaseSelector):
         return self._select(choices, query)
 
 
-@text_or_bundle
-def test_a_query_engine_takes_a_text_or_a_bundle(start, query):
-    assert str(make(KnowledgeBotQueryEngine, start()).query(query)) == ANSWER
-
-
 def test_metadata_belongs_to_one_response(start):
     # Routers write their choice into it.
     engine = make(KnowledgeBotQueryEngine, start())
@@ -343,15 +323,6 @@ def test_a_query_engine_lists_its_prompts(start):
 
 
 @awaited_or_not
-async def test_a_query_engine_is_a_tool(start, awaited):
-    engine = make(KnowledgeBotQueryEngine, start())
-    tool = QueryEngineTool.from_defaults(engine, name="x", description="y")
-    output = await tool.acall(input="When?") if awaited else tool.call(input="When?")
-    assert output.content == ANSWER
-    assert not output.is_error
-
-
-@awaited_or_not
 async def test_a_router_chooses_a_query_engine(start, awaited):
     service = start()
     engine = make(KnowledgeBotQueryEngine, service)
@@ -363,21 +334,6 @@ async def test_a_router_chooses_a_query_engine(start, awaited):
 
 
 # The chat engine ----------------------------------------------------------------------------------
-
-
-@each_turn
-def test_each_turn_is_one_call_and_two_messages_of_the_history_until_a_reset(start, way):
-    service = start()
-    engine = make(way.cls, service)
-    for turn in (1, 2, 3):
-        assert ask(engine, way) == ANSWER
-        assert service.calls == turn
-        roles = [message.role for message in engine.chat_history]
-        assert roles == [MessageRole.USER, MessageRole.ASSISTANT] * turn
-    engine.reset()
-    assert engine.chat_history == []
-    ask(engine, way)
-    assert len(engine.chat_history) == 2
 
 
 def test_the_history_is_returned_as_a_copy(start):

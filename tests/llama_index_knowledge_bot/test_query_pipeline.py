@@ -8,7 +8,6 @@ from llama_index.core import PromptTemplate
 from calls import KEY
 from knowledge_bot import Client
 from llama_index_knowledge_bot import (
-    KnowledgeBotChatEngine,
     KnowledgeBotLLM,
     KnowledgeBotQueryEngine,
 )
@@ -39,14 +38,6 @@ def test_a_prompt_goes_to_a_bot(run, start, is_chat_model):
     answer = run([PromptTemplate("When does {what} open?"), llm], what="it")
     assert "At nine." in str(answer)
     assert service.requests[0].json()["value"]["content"] == "When does it open?"
-
-
-def test_a_chat_engine_goes_in_as_a_function(run, start):
-    service = start()
-    chat = KnowledgeBotChatEngine("bot_1", client=Client(KEY, service.url))
-    turn = query_pipeline.FnComponent(fn=lambda text: str(chat.chat(text)))
-    assert run([turn], text=QUESTION) == "At nine."
-    assert chat.conversation_id == "conv_1"
 
 
 def test_bots_are_asked_one_after_another(run, start):

@@ -1,7 +1,7 @@
 """The retriever against a real socket, within the framework's events and pipelines."""
 
 import pytest
-from llama_index.core.schema import IndexNode, MetadataMode, QueryBundle
+from llama_index.core.schema import MetadataMode, QueryBundle
 
 from calls import KEY, MESSAGE, passage
 from knowledge_bot import (
@@ -30,24 +30,6 @@ def test_a_query_with_an_image_is_an_error_that_says_what_to_do_instead(retrieve
     with pytest.raises(ConfigurationError, match="describe it"):
         retrieve(one_of(server), QueryBundle("What is it?", image_path="x.png"))
     assert server.requests == []
-
-
-def test_a_misspelt_argument_is_an_error():
-    with pytest.raises(TypeError, match="clinet"):
-        KnowledgeBotRetriever("bot_1", clinet=Client(KEY, ELSEWHERE))
-
-
-def test_the_key_shows_in_no_representation():
-    retriever = KnowledgeBotRetriever("bot_1", client=Client(KEY, ELSEWHERE))
-    assert repr(retriever) == (
-        "KnowledgeBotRetriever(bot_ids=['bot_1'], "
-        "client=Client(base_url='https://service.example/public/v1'))"
-    )
-    node = IndexNode(index_id="hours", text="Opening hours", obj=retriever)
-    # The framework cannot write any retriever down, and quotes it when it says so.
-    with pytest.raises(ValueError, match="not serializable") as caught:
-        node.to_json()
-    assert KEY not in "".join([repr(vars(retriever)), repr(node), str(caught.value)])
 
 
 def test_passages_are_nodes_of_their_sources(retrieve, searched):

@@ -2,8 +2,6 @@
 
 import asyncio
 import pickle
-import threading
-import time
 
 import pytest
 
@@ -42,34 +40,6 @@ async def test_tasks_of_one_loop_come_in_the_order_of_their_calls():
     assert watch.order == list(range(20))
 
 
-def test_threads_and_loops_exclude_each_other():
-    turns, watch = Turns(), Watch()
-
-    def blocking(name):
-        for _ in range(20):
-            with turns.taken():
-                watch.enter(name)
-                time.sleep(0.0005)
-                watch.leave()
-
-    async def awaiting(name):
-        for _ in range(20):
-            async with turns.ataken():
-                watch.enter(name)
-                await asyncio.sleep(0.0005)
-                watch.leave()
-
-    threads = [threading.Thread(target=blocking, args=(f"thread {n}",)) for n in range(3)]
-    threads += [
-        threading.Thread(target=lambda n=n: asyncio.run(awaiting(f"loop {n}"))) for n in range(3)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(watch.order) == 120
-
-
 async def test_one_that_gives_up_waiting_lets_nobody_in_early():
     turns, watch = Turns(), Watch()
     first_may_end = asyncio.Event()
@@ -94,15 +64,6 @@ async def test_one_that_gives_up_waiting_lets_nobody_in_early():
     assert second.cancelled()
 
 
-async def test_a_loop_is_not_stopped_by_waiting_for_itself():
-    turns = Turns()
-    async with turns.ataken():
-        with pytest.raises(ConfigurationError, match="await the async"), turns.taken():
-            pytest.fail("two turns at once")
-    with turns.taken():  # the one that failed is out of the way
-        pass
-
-
 async def test_any_number_that_gave_up_waiting_hold_nobody_up():
     turns = Turns()
     async with turns.ataken():
@@ -111,25 +72,6 @@ async def test_any_number_that_gave_up_waiting_hold_nobody_up():
                 pytest.fail("two turns at once")
     async with asyncio.timeout(10), turns.ataken():
         pass
-
-
-def test_a_turn_that_fails_passes_on():
-    turns = Turns()
-    with pytest.raises(ZeroDivisionError), turns.taken():
-        _ = 1 / 0
-    with turns.taken():
-        pass
-
-
-def test_one_loop_s_end_does_not_hold_up_the_next():
-    turns = Turns()
-
-    async def take():
-        async with turns.ataken():
-            return True
-
-    for _ in range(3):
-        assert asyncio.run(take())
 
 
 def test_a_pickle_waits_for_nobody():
