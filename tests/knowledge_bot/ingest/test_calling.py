@@ -95,24 +95,6 @@ def test_what_progress_raises_comes_out(run, service, ledger):
         run(texts(5), ledger=ledger, on_progress=fail)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"collections": []},
-        {"collections": "handbook"},
-        {"concurrency": 0},
-        {"on_unknown": "guess"},
-        {"prune": "some"},
-        {"wait_ready": 5},
-    ],
-    ids=str,
-)
-def test_an_argument_that_cannot_be_used_is_refused_before_anything(run, service, options):
-    with refused(*options):
-        run(texts(1), **options)
-    assert service.arrived == []
-
-
 def test_a_client_without_a_key_is_refused_before_anything(service):
     with Client(base_url=service.url) as client, refused("api_key"):
         ingest(client, texts(1), collections="col_1")
@@ -231,13 +213,6 @@ def test_a_run_needs_collections(service):
     with Client(KEY, service.url) as client, pytest.raises(TypeError, match="'collections'"):
         ingest(client, texts(1))  # type: ignore[call-arg]
     assert service.arrived == []
-
-
-@pytest.mark.parametrize("name", ["on_progress", "on_outcome", "stop", "ledger"])
-def test_what_cannot_be_called_or_used_is_reported(name):
-    with refused(name):
-        Ingestion(collections="col_1", **{name: 1})
-    assert Ingestion(collections="col_1", **{name: None})
 
 
 def test_it_may_be_called_in_any_thread(service, ledger, send):

@@ -193,23 +193,6 @@ def stop_in_a_transaction(process: subprocess.Popen[str], address: str) -> None:
     raise AssertionError("it was never in a transaction")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_a_run_that_is_asked_to_end_leaves_nothing_unknown(tmp_path, worker, number):
-    ledger = Ledger(tmp_path / "ledger.db")
-    with counting(tmp_path, 0.01) as server:
-        process = worker(server.url, tmp_path / "ledger.db", 20_000)
-        wait_for(server, 50)
-        process.send_signal(number)
-        report = report_of(process)
-        created = server.created()
-    assert report["stopped"] == "requested"
-    assert report["unknown"] == 0
-    assert report["created"] == created.total() < 20_000
-    assert list(ledger.unknown()) == []
-    (counts,) = ledger.status()
-    assert (counts.claimed, counts.created) == (0, created.total())
-
-
 def test_a_hangup_that_nohup_ignores_stays_ignored(tmp_path, worker):
     with counting(tmp_path, 0.01) as server:
         process = worker(server.url, tmp_path / "ledger.db", 300, ignored=signal.SIGHUP)
@@ -297,18 +280,6 @@ def test_a_worker_that_dies_while_another_one_runs_leaves_unknown_what_it_claime
 
         report = ingest(client, items(), collections="col_1", ledger=ledger)
         assert (report.unknown, report.elsewhere) == (1, 0)
-
-
-def test_two_runs_at_once_leave_the_other_ones_claims_alone(tmp_path, worker):
-    ledger = tmp_path / "ledger.db"
-    with counting(tmp_path, 1) as server:
-        first = worker(server.url, ledger, 8)
-        wait_for_claims(Ledger(ledger), 8)
-        report = ingest_worker.ingested(server.url, str(ledger), 8)
-        assert report.created == 0
-        assert report.elsewhere + report.unchanged == 8
-        assert report_of(first)["created"] == 8
-        assert server.created().total() == 8
 
 
 def test_a_run_can_wait_for_what_another_one_is_sending(tmp_path, worker):

@@ -1,7 +1,6 @@
 """Ledgers that cannot be used, and what a person asks one."""
 
 import contextlib
-import os
 import pickle
 import sqlite3
 import subprocess
@@ -9,12 +8,11 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import psycopg
 import pytest
 
 from calls import KEY
 from knowledge_bot import Client
-from knowledge_bot.ingest import Ledger, LedgerError, Stop, Text, ingest
+from knowledge_bot.ingest import Ledger, LedgerError, Text, ingest
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -52,55 +50,6 @@ def test_the_database_of_another_program_is_no_ledger(service, tmp_path):
     before = path.read_bytes()
     assert "'albums'" in refused(service, Ledger(path))
     assert path.read_bytes() == before
-
-
-def test_a_ledger_of_a_newer_version_is_left_alone(service, tmp_path):
-    path = tmp_path / "ledger.db"
-    fill(service, Ledger(path), 0)
-    with sqlite3.connect(path) as connection:
-        connection.execute("UPDATE kbot_ledger SET version = 99")
-    assert "newer knowledge-bot (ledger version 99" in refused(service, Ledger(path))
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def older(request, tmp_path):
-    """A ledger of the first design, made by hand, and a function that returns its content."""
-    tables = (
-        "CREATE TABLE kbot_ledger (version INTEGER NOT NULL)",
-        "CREATE TABLE kbot_sources (id TEXT)",
-    )
-    row = "INSERT INTO kbot_ledger VALUES (1)"
-    if request.param == "sqlite":
-        path = tmp_path / "ledger.db"
-        with contextlib.closing(sqlite3.connect(path)) as connection:
-            for statement in (*tables, row):
-                connection.execute(statement)
-            connection.commit()
-        return str(path), path.read_bytes
-    address = request.getfixturevalue("postgresql")
-    with psycopg.connect(address, autocommit=True) as connection:
-        for statement in (*tables, row):
-            connection.execute(statement)
-    query = "SELECT tablename FROM pg_tables WHERE schemaname = current_schema() ORDER BY 1"
-
-    def names():
-        with psycopg.connect(address) as connection:
-            return connection.execute(query).fetchall()
-
-    return address, names
-
-
-def test_a_ledger_of_the_first_design_is_refused_with_what_to_do(service, older):
-    address, state = older
-    before = state()
-    ledger = Ledger(address)
-    said = refused(service, ledger)
-    assert "older design (version 1" in said
-    assert "Name a new ledger" in said
-    for read in (ledger.status, ledger.exists, lambda: list(ledger.unknown())):
-        with pytest.raises(LedgerError, match="older design"):
-            read()
-    assert state() == before
 
 
 def test_an_empty_file_becomes_a_ledger(service, tmp_path):
@@ -197,36 +146,6 @@ def test_a_full_disk_ends_the_run_and_loses_nothing(service, tmp_path):
         == 2000 - report.unknown + len(created_then & {outcome.name for outcome in report.failures})
     )
     assert report.stopped is None
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a file system takes root")
-def test_a_full_file_system_is_reported(service, tmp_path):
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=600k", "tmpfs", str(disk)]
-    if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
-        pytest.skip("this container may not mount")
-    try:
-        report = fill(service, Ledger(disk / "ledger.db"), 2000)
-        assert report.stopped is Stop.LEDGER
-        assert "full" in report.stop_reason
-    finally:
-        subprocess.run(["umount", "-l", str(disk)], check=True)
-    assert len(service.created) == len(set(service.created))
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a file system takes root")
-def test_a_read_only_folder_is_reported(service, tmp_path):
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", str(disk)]
-    if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
-        pytest.skip("this container may not mount")
-    try:
-        said = refused(service, Ledger(disk / "ledger.db"))
-    finally:
-        subprocess.run(["umount", "-l", str(disk)], check=True)
-    assert "cannot be made" in said or "cannot be opened" in said
 
 
 def taken_for_dead(ledger) -> None:

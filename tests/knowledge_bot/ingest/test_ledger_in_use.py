@@ -76,14 +76,6 @@ def test_a_ledger_that_is_replaced_under_a_run_stops_it(send, service, ledger, t
     assert len(service.created) < 500
 
 
-def test_a_folder_that_is_moved_away_under_a_run_stops_it(send, service, tmp_path):
-    (tmp_path / "data").mkdir()
-    service.judge = at_arrival(20, lambda: (tmp_path / "data").rename(tmp_path / "moved"))
-    report = send(texts(3000), ledger=Ledger(tmp_path / "data/ledger.db"), concurrency=4)
-    assert report.stopped is Stop.LEDGER
-    assert "removed" in report.stop_reason
-
-
 # Locks.
 
 

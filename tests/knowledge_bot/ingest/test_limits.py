@@ -9,7 +9,6 @@ from ingest_texts import texts
 from knowledge_bot.ingest import Ledger, Outcome, Report, Skipped, Stop, Text
 from knowledge_bot.ingest._schema import LedgerDatabase
 from knowledge_bot.testing import no_waiting
-from refusals import refused
 from scripted_server import Reply, answer, reset
 
 pytestmark = pytest.mark.timeout(60)
@@ -83,34 +82,6 @@ def test_a_clock_that_is_set_back_does_not_stop_a_rate(send, service, ledger_add
     more = [Text(name=f"more {one}", content="A text.") for one in range(5)]
     assert send(more, ledger=Ledger(ledger_address), rate=20).created == 5
     assert time.monotonic() - began < 60
-
-
-def test_a_ledger_that_cannot_keep_the_rate_ends_the_run_and_nothing_is_sent(send, service, ledger):
-    send(texts(1), ledger=ledger, rate=20)
-    connection = ledger.database.open(reading=False)
-    assert connection is not None
-    connection.run("DROP TABLE kbot_rates")
-    connection.run("CREATE TABLE kbot_rates (other TEXT)")
-    connection.close()
-    report = send(texts(5), ledger=ledger, rate=20)
-    assert (report.stopped, report.created, len(service.arrived)) == (Stop.LEDGER, 0, 1)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        *({"ledger_wait": one} for one in (-1, "5m")),
-        *({"limit": one} for one in (-1, 1.5)),
-        *({"rate": one} for one in (0, -3)),
-        *({"gone_limit": one} for one in (1.1, -0.1)),
-        *({"wait": -1}, {"concurrency": 1.5}, {"origin": " "}),
-    ],
-    ids=str,
-)
-def test_a_limit_that_cannot_be_used_is_reported_before_anything(send, service, options):
-    with refused(*options):
-        send(texts(1), **options)
-    assert service.arrived == []
 
 
 def test_each_item_that_is_created_or_fails_is_reported_as_it_happens(send, service, ledger):

@@ -16,12 +16,10 @@ from knowledge_bot.ingest import (
     Text,
     aingest,
     from_folder,
-    from_site,
     ingest,
 )
 from knowledge_bot.ingest._schema import LedgerError
 from knowledge_bot.testing import MemoryService, no_waiting
-from trap_site import Response, TrapSite, serving_traps
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -102,28 +100,6 @@ def test_a_disk_in_the_folder_that_is_not_mounted_removes_nothing(night, folder,
     (folder / "archive").mkdir()
     assert night(from_folder(folder), prune=True).removed == 0
     assert len(service.sources) == 10
-
-
-def test_a_renamed_folder_removes_nothing(night, folder, service):
-    night(from_folder(folder))
-    (folder / "archive").rename(folder / "2024")
-    report = night(from_folder(folder), prune=True)
-    assert (report.removed, report.moved, report.created) == (0, 4, 0)
-    assert {one.method for one in service.requests[10:]} == {"PATCH"}
-
-
-def test_an_empty_folder_where_several_files_were_removes_nothing(night, tmp_path, service):
-    folder = tmp_path / "handbook"
-    folder.mkdir()
-    for name in ("one.md", "two.md"):
-        (folder / name).write_text(f"The text of {name}.")
-    night(from_folder(folder))
-    folder.rename(tmp_path / "elsewhere")
-    folder.mkdir()
-    for _ in range(3):
-        report = night(from_folder(folder), prune=True)
-        assert (report.removed, report.gone_withheld) == (0, 2)
-    assert len(service.sources) == 2
 
 
 def test_a_new_filter_removes_only_if_that_is_asked_for(night, folder, service, ledger):
@@ -214,42 +190,6 @@ def test_a_run_that_did_not_see_all_removes_nothing(night, service, how):
     else:
         assert report.removed == (2 if how == "limited" else 0)
     assert len(service.sources) == (8 if how == "limited" else 10)
-
-
-def break_off(site: TrapSite, how: str) -> dict[str, int]:
-    """Let a crawl end early; return its options."""
-    broken = {"first page": "/", "middle": "/a", "login": "/a"}
-    if how in broken:
-        status = 403 if how == "login" else 500
-        site.responses[broken[how]] = Response(b"not now", status=status)
-    return {"pages": 2} if how == "pages" else {}
-
-
-@pytest.mark.parametrize("how", ["pages", "first page", "middle", "login"])
-def test_a_crawl_that_is_cut_short_removes_nothing(night, service, how):
-    with serving_traps(filling=linked_pages) as site:
-
-        def crawl(**options):
-            found = from_site(f"{site.root}/", sitemaps=False, rate=1000, **options)
-            return night(found, prune=True, gone_limit=1)
-
-        assert crawl().created == 4
-        options = break_off(site, how)
-        for _ in range(2):
-            report = crawl(**options)
-            assert (report.removed, report.gone) == (0, 0)
-        linked_pages(site)
-        site.responses["/c"] = Response(b"no", status=410)
-        assert crawl().removed == 1
-    assert len(service.sources) == 3
-
-
-def linked_pages(site: TrapSite) -> None:
-    site.responses.pop("/robots.txt", None)
-    site.page("/", "/a")
-    site.page("/a", "/b")
-    site.page("/b", "/c")
-    site.page("/c")
 
 
 def test_a_folder_without_its_marker_is_not_that_folder(night, folder, service):
@@ -517,12 +457,6 @@ def test_a_wait_needs_a_service_that_tells(night, service):
     with pytest.raises(UnsupportedError):
         night(texts(1), wait_ready=5)
     assert service.requests == []
-
-
-def test_both_need_a_ledger(client):
-    for wanted in ({"prune": True}, {"wait_ready": 1}, {"prune": "all"}, {"wait_ready": -1}):
-        with pytest.raises(ConfigurationError):
-            ingest(client, [], collections="col_default", **wanted)
 
 
 def test_a_function_removes_on_other_services(night, service, ledger, monkeypatch):

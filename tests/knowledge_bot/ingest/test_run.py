@@ -6,7 +6,6 @@ import sqlite3
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-import httpx
 import pytest
 
 from calls import KEY
@@ -59,13 +58,6 @@ def test_an_item_in_other_collections_is_another_item(run, service, ledger):
     assert service.bodies[-1]["collections"] == ["col_2", "col_1"]
 
 
-def test_the_same_item_twice_is_sent_once(run, service, ledger):
-    report = run([*texts(5), *texts(5)], ledger=ledger)
-    assert report.created == 5
-    assert report.unchanged + report.skipped == 5
-    assert report.ok
-
-
 def test_an_unknown_outcome_is_held_and_never_sent_again(run, service, ledger):
     service.judge = lambda name, times: reset if name == "t1" else None
     report = run(texts(3), ledger=ledger)
@@ -82,15 +74,6 @@ def test_an_unknown_outcome_is_sent_again_where_the_user_says_so(run, service, l
     report = run(texts(3), ledger=ledger, on_unknown="resend")
     assert (report.created, report.unknown) == (1, 0)
     assert list(ledger.unknown()) == []
-
-
-def test_a_person_settles_an_unknown_outcome(run, service, ledger):
-    service.judge = lambda name, times: reset if times == 1 else None
-    run(texts(2), ledger=ledger)
-    assert ledger.resolve("t0", created=True, source_id="src_9").source_id == "src_9"
-    assert ledger.resolve("t1", created=False).state == "refused"
-    report = run(texts(2), ledger=ledger)
-    assert (report.unchanged, report.created) == (1, 1)
 
 
 def test_what_cannot_be_sent_is_named_and_the_rest_is_done(run, service, ledger, tmp_path):
@@ -209,28 +192,6 @@ def test_one_service_is_one_service_whatever_the_spelling_of_its_address(send, s
         report = send(texts(3), url=f"HTTP://{spelling.format(port)}", ledger=ledger)
         assert (report.unchanged, report.created) == (3, 0), spelling
     assert send(texts(3), url=f"http://localhost:{port}/v2", ledger=ledger).created == 3
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        ("https://h.example", "https://H.Example:443/"),
-        ("https://h.example:443/api/", "HTTPS://h.example/api"),
-        ("https://[::1]:443", "https://[::1]"),
-    ],
-)
-def test_a_default_port_is_no_other_service(service, ledger, one, other):
-    class Forwarding(httpx.HTTPTransport):
-        def handle_request(self, request):
-            request.url = httpx.URL(service.url).join(request.url.path)
-            return super().handle_request(request)
-
-    created = []
-    for url in (one, other):
-        with httpx.Client(transport=Forwarding()) as http:
-            client = Client(KEY, url, http_client=http)
-            created.append(ingest(client, texts(2), collections="col_1", ledger=ledger).created)
-    assert created == [2, 0]
 
 
 def test_a_claim_is_in_the_ledger_before_its_request_arrives(run, service, ledger):

@@ -237,32 +237,3 @@ def test_an_unreachable_service_leaves_the_items_untouched(ledger):
     assert report.undelivered == 1  # which was tried at last, as pings may not pass
     assert report.unknown == 0
     assert "no connection" in report.stop_reason
-
-
-def test_a_service_that_restarts_gets_every_item(service, ledger):
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    later = threading.Timer(0.5, relay, [port, int(service.url.rpartition(":")[2])])
-    later.daemon = True
-    later.start()
-    with Client(KEY, f"http://127.0.0.1:{port}") as client:
-        report = ingest(client, texts(20), collections="col_1", ledger=ledger, concurrency=4)
-    assert (report.created, report.failed) == (20, 0)
-
-
-def relay(port: int, target: int) -> None:
-    """Take connections at `port` and pass them on, once each way."""
-    listener = socket.create_server(("127.0.0.1", port))
-    listener.settimeout(10)
-    with contextlib.suppress(OSError), listener:
-        while True:
-            near, _ = listener.accept()
-            far = socket.create_connection(("127.0.0.1", target))
-            for one, other in ((near, far), (far, near)):
-                threading.Thread(target=pump, args=(one, other), daemon=True).start()
-
-
-def pump(one: socket.socket, other: socket.socket) -> None:
-    with contextlib.suppress(OSError), one, other:
-        while data := one.recv(65536):
-            other.sendall(data)
