@@ -6,15 +6,12 @@ folder; which conversation a list goes on in, in `knowledge_bot/test_conversatio
 
 import asyncio
 import copy
-import gc
 import pickle
 import re
 import subprocess
 import sys
 import threading
-import time
 import traceback
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -29,26 +26,19 @@ from calls import KEY, MESSAGE, SOURCE, passage
 from knowledge_bot import (
     AsyncClient,
     AuthenticationError,
-    BadRequestError,
     Bot,
     Client,
     ConfigurationError,
-    ConnectionFailedError,
     ConnectionLostError,
     Delivery,
     KnowledgeBotError,
-    PaymentRequiredError,
-    RateLimitError,
-    RequestTimeoutError,
     ServerError,
-    UnexpectedResponseError,
 )
 from knowledge_bot.adapters import tool_name, tool_names
 from knowledge_bot.checks import CheckStop, Question
 from knowledge_bot.ingest import IncompleteIngestionError, Ledger, Text, ingest
 from knowledge_bot.testing import MemoryService
-from scripted_server import answer, close, silence, then
-from waiting import on_linux, open_files, until
+from scripted_server import answer, close, then
 
 PACKAGES = ["langchain_knowledge_bot", "llama_index_knowledge_bot"]
 OTHERS = {
@@ -69,13 +59,6 @@ def test_a_package_imports_where_no_other_framework_is_installed(package):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout == "KnowledgeBotRetriever\n", done.stderr
-
-
-@pytest.mark.parametrize("package", PACKAGES)
-def test_every_public_name_is_documented(package):
-    module = import_module(package)
-    for name in module.__all__:
-        assert getattr(module, name).__doc__
 
 
 # Each class ---------------------------------------------------------------------------------------
@@ -229,41 +212,27 @@ def test_an_answer_says_whether_anything_was_found(face, scripted, said, sources
 @pytest.mark.parametrize(
     ("reply", "error", "delivery"),
     [
-        (answer(400, {"code": "bad", "message": "no"}), BadRequestError, Delivery.REFUSED),
         (
             answer(401, {"code": "key", "message": f"no such key {KEY}"}),
             AuthenticationError,
             Delivery.REFUSED,
         ),
-        (answer(402, {"code": "quota", "message": "no"}), PaymentRequiredError, Delivery.REFUSED),
-        (answer(429), RateLimitError, Delivery.REFUSED),
         (answer(500), ServerError, Delivery.UNKNOWN),
-        (answer(body={"id": "msg_1"}), UnexpectedResponseError, Delivery.UNKNOWN),
         (close, ConnectionLostError, Delivery.UNKNOWN),
-        (silence, RequestTimeoutError, Delivery.UNKNOWN),
     ],
-    ids=["400", "401", "402", "429", "500", "unreadable", "closed", "silent"],
+    ids=["401", "500", "closed"],
 )
 def test_an_error_says_whether_the_bot_was_asked_and_nothing_is_sent_again(  # noqa: PLR0917
     face, scripted, reply, error, delivery, awaited
 ):
     server = scripted(reply)
-    client = Client(KEY, server.url, timeout=0.3 if reply is silence else 30, max_retries=0)
+    client = Client(KEY, server.url, max_retries=0)
     with pytest.raises(Exception) as caught:  # noqa: PT011 - its class is looked at below
         face.ask(face.make(client), awaited=awaited)
     assert isinstance(told(caught.value), error)
     assert told(caught.value).delivery is delivery
     assert len(server.requests) == 1
     assert KEY not in "".join(traceback.format_exception(caught.value))
-
-
-def test_a_service_that_is_down_was_not_asked(face, scripted):
-    server = scripted(answer(body=MESSAGE))
-    server.stop()
-    with pytest.raises(Exception) as caught:  # noqa: PT011 - its class is looked at below
-        face.ask(face.make(Client(KEY, server.url, max_retries=0)))
-    assert isinstance(told(caught.value), ConnectionFailedError)
-    assert told(caught.value).delivery is Delivery.NOT_DELIVERED
 
 
 @awaited_or_not
@@ -343,20 +312,6 @@ async def test_awaited_questions_go_out_together(face, scripted):
 async def test_a_blocking_call_works_inside_a_running_loop(face, scripted):
     asking = face.make(Client(KEY, scripted(answer(body=MESSAGE)).url))
     assert face.text(face.ask(asking)) == face.text(await face.aask(asking)) == "At nine."
-
-
-@on_linux
-def test_one_event_loop_after_another_is_served_and_nothing_stays_open(face, scripted):
-    asking = face.make(Client(KEY, scripted(answer(body=MESSAGE)).url))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        gc.collect()  # what other tests have left
-        warnings.simplefilter("error")
-        face.ask(asking, awaited=True)
-        before = open_files()
-        for _ in range(12):
-            assert face.text(face.ask(asking, awaited=True)) == "At nine."
-        assert until(lambda: open_files() <= before + 2)
 
 
 # Retrievers ---------------------------------------------------------------------------------------
@@ -460,23 +415,6 @@ def test_refusals_are_left_out_on_demand(retriever_of, retrieve, scripted):
     assert len(retrieve(retriever_of(server))) == 3
     (kept,) = retrieve(retriever_of(server, drop_refusals=True))
     assert kept.text == "At nine."
-
-
-def test_one_failing_bot_fails_the_question_once_all_have_answered(
-    retriever_of, retrieve, scripted
-):
-    answered = []
-
-    def late(connection):
-        time.sleep(0.2)
-        answered.append(connection)
-        answer(body=MESSAGE)(connection)
-
-    server = scripted(answer(402), late)
-    with pytest.raises(PaymentRequiredError):
-        retrieve(retriever_of(server))
-    assert len(answered) == 2
-    assert sorted(asked(server)) == BOTS
 
 
 # Passages -----------------------------------------------------------------------------------------
@@ -679,30 +617,6 @@ def test_an_account_without_means_ends_a_check(checked, scripted):
     report = checked(scripted(answer(402)), [OPEN, LEADS], concurrency=1, wait=60)
     assert report.stopped is CheckStop.PAYMENT
     assert [str(one.verdict) for one in report.results] == ["unanswered", "unasked"]
-
-
-@awaited_or_not
-@pytest.mark.parametrize(
-    ("questions", "options"), [([OPEN], {"concurrency": 0}), ([OPEN], {"interval": 0}), ([], {})]
-)
-def test_nothing_is_asked_where_a_check_cannot_be(checked, scripted, questions, options, awaited):
-    server = scripted(close)
-    with pytest.raises(ConfigurationError):
-        checked(server, questions, awaited=awaited, **options)
-    assert server.started == 0
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
-        {"answer": "At 9:30.\n\nSources: Hours, fees.md, hours.md"},
-        {"answer": "At 9:30.", "sources": [{"name": "Hours, fees.md"}, {"name": "hours.md"}]},
-    ],
-    ids=["in words", "as data"],
-)
-def test_names_of_sources_may_hold_commas(checked, scripted, said):
-    question = Question(ask="When?", contains="9:30", sources=["Hours, fees.md", "hours.md"])
-    assert checked(scripted(answer(body={**MESSAGE, **said})), [question]).ok
 
 
 # Tools --------------------------------------------------------------------------------------------

@@ -134,7 +134,7 @@ def test_what_is_no_path_no_address_and_no_key_is_named(given, tmp_path):
     ):
         with refused(argument):
             call()
-    for argument in ("filename", "content_type"):
+    for argument in ("filename", "content_type", "on_progress"):
         with refused(argument):
             Client.upload_source(name="n", collections="col_1", file=b"x", **{argument: given})
     with pytest.raises(ValidationError):

@@ -27,7 +27,6 @@ from knowledge_bot import (
     UnexpectedResponseError,
     UnsupportedError,
 )
-from knowledge_bot._endpoints import read_source_reference
 from knowledge_bot._extensions import end_of_life, new_key, spoken
 from knowledge_bot.testing import MemoryService, no_waiting
 from refusals import refused
@@ -230,14 +229,6 @@ def call_any(call, use, url, **options):
 
 
 # Keys of idempotency ------------------------------------------------------------------------------
-
-
-def test_a_key_is_a_uuid7_of_now():
-    before = time.time_ns() // 1_000_000
-    key = uuid.UUID(new_key())
-    assert (key.version, key.variant) == (7, uuid.RFC_4122)
-    assert before <= key.int >> 80 <= time.time_ns() // 1_000_000
-    assert len({new_key() for _ in range(1000)}) == 1000
 
 
 def test_a_key_lives_from_its_birth_and_without_a_lifetime_not_at_all():
@@ -657,18 +648,6 @@ def test_nothing_is_changed_without_an_api_key(call, extended, monkeypatch, use)
     assert (server.requests, server.pings) == ([], [])
 
 
-@pytest.mark.parametrize(
-    ("body", "found"),
-    [
-        ({"value": {"id": "src_1", "revision": "r1"}}, ("src_1", "r1")),
-        ({"id": "src_1"}, ("src_1", None)),
-        ({"id": "src_1", "revision": 3}, ("src_1", None)),
-    ],
-)
-def test_an_ingestion_reads_id_and_revision(body, found):
-    assert read_source_reference(json.dumps(body).encode()) == found
-
-
 # From memory --------------------------------------------------------------------------------------
 
 
@@ -696,33 +675,6 @@ def test_without_extensions_a_service_from_memory_has_none():
         client.delete_source(add(client).id)
     with pytest.raises(ConfigurationError):
         MemoryService(extensions={"telepathy"})
-
-
-def test_a_source_from_memory_is_ready_at_once_or_when_the_test_says(memory, client):
-    source = add(client)
-    assert source.status == "pending"
-    ready = client.get_source(source.id)
-    assert (ready.status, ready.ready_revision) == ("ready", ready.revision)
-    memory.hold_sources()
-    held = client.replace_source(
-        source.id, name="Hours", collections="col_default", content="At ten."
-    )
-    assert (held.status, held.ready_revision) == ("pending", ready.revision)
-    assert memory.ready_content(source.id) == "At nine."
-    memory.finish_sources()
-    assert memory.ready_content(source.id) == "At ten."
-    assert client.get_source(source.id).ready_revision == held.revision
-
-
-def test_one_that_fails_keeps_its_old_text(memory, client):
-    source = add(client)
-    memory.fail_source("Hours", "it is a picture")
-    client.replace_source(source.id, name="Hours", collections="col_default", file=b"scan")
-    failed = client.get_source(source.id)
-    assert (failed.status, failed.reason) == ("failed", "it is a picture")
-    assert failed.ready_revision not in (None, failed.revision)
-    assert memory.ready_content(source.id) == "At nine."
-    assert [one.id for one in client.list_sources(status="failed")] == [source.id]
 
 
 def test_an_interruption_while_it_is_asked_leaves_nothing_uncertain():

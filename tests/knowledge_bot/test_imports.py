@@ -5,7 +5,6 @@ import sys
 
 import pytest
 
-import knowledge_bot
 from calls import SOURCE
 from scripted_server import answer
 
@@ -82,9 +81,3 @@ def test_a_run_with_few_items_does_not_load_aiohttp(scripted, items, slow):
         f"from knowledge_bot import Client; from knowledge_bot.ingest import *; {run}"
     )
     assert ("aiohttp" in loaded) == slow
-
-
-def test_every_public_name_is_there():
-    for name in knowledge_bot.__all__:
-        assert getattr(knowledge_bot, name) is not None
-    assert set(dir(knowledge_bot)) == set(knowledge_bot.__all__)

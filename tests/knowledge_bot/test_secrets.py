@@ -9,7 +9,7 @@ import pytest
 
 from calls import KEY, SOURCE, ask, create, upload
 from http_libraries import CLIENTS
-from knowledge_bot import AsyncClient, Client, ConfigurationError, KnowledgeBotError
+from knowledge_bot import AsyncClient, Client, KnowledgeBotError
 from scripted_server import answer, close, reset, silence
 from waiting import until_awaited
 
@@ -95,14 +95,6 @@ async def test_nor_in_what_a_cancelled_call_leaves_behind(scripted):
     assert KEY not in shown_by(caught.value)
 
 
-@pytest.mark.parametrize("key", [f"{KEY}\n", f"{KEY}ü", f" {KEY}"])
-def test_nor_where_the_key_itself_is_wrong(key):
-    with pytest.raises(ConfigurationError) as caught:
-        Client(key, "https://service.example")
-    shown = [str(caught.value), repr(caught.value), repr(vars(caught.value))]
-    assert KEY not in "".join(shown)
-
-
 def shown_in(thing, seen=()):
     """What a debugger shows of an object and of all objects of ours below it."""
     yield from (repr(thing), str(thing))
@@ -121,12 +113,6 @@ def test_nor_in_what_a_client_shows_of_itself(scripted):
         derived = client.with_options(timeout=1)
         for thing in (client, derived, client.chat("bot_1"), client.to_async()):
             assert KEY not in "".join(shown_in(thing))
-
-
-def test_a_pickled_client_holds_the_key_and_says_so():
-    assert KEY.encode() in pickle.dumps(Client(KEY, "https://service.example"))
-    for kind in (Client, AsyncClient):
-        assert "takes the API key along" in " ".join(str(kind.__doc__).split())
 
 
 def test_the_planted_key_would_be_found(caplog):

@@ -33,6 +33,19 @@ from scripted_server import answer, close, then
 ELSEWHERE = "http://service.localhost:9"
 
 
+@pytest.fixture
+def certified(scripted, tmp_path):
+    """`certified(*replies, host=…)`: a server with TLS, and the file of its authority."""
+
+    def start(*replies, host="127.0.0.1", **options):
+        authority, context = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        authority.issue_cert(host).configure_cert(context)
+        authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+        return scripted(*replies, tls=context, **options), str(tmp_path / "ca.pem")
+
+    return start
+
+
 @pytest.mark.parametrize("name", ["http_proxy", "HTTP_PROXY", "all_proxy"])
 def test_the_proxy_of_the_environment_is_used(call, scripted, monkeypatch, name):
     proxy = scripted(answer(body=SOURCE))
@@ -70,17 +83,14 @@ def test_a_proxy_is_logged_in_to_with_what_its_address_says(call, scripted, monk
 
 
 def test_a_tunnel_through_a_proxy_keeps_the_key_to_the_service(
-    call, scripted, monkeypatch, tmp_path
+    call, certified, scripted, monkeypatch
 ):
-    authority, context = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority.issue_cert("service.localhost").configure_cert(context)
-    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
-    server = scripted(answer(body=SOURCE), tls=context)
+    server, authority = certified(answer(body=SOURCE), host="service.localhost")
     proxy = scripted(tunnel(server.port))
     monkeypatch.setenv("https_proxy", proxy.url)
     place = "https://service.localhost:9"
-    assert call(create, place, verify=str(tmp_path / "ca.pem")).id == "src_1"
-    assert call(upload_much, place, verify=str(tmp_path / "ca.pem")).id == "src_1"
+    assert call(create, place, verify=authority).id == "src_1"
+    assert call(upload_much, place, verify=authority).id == "src_1"
     assert {request.path for request in proxy.requests} == {"service.localhost:9"}
     assert all("x-api-key" not in request.headers for request in proxy.requests)
     assert [request.headers["x-api-key"] for request in server.requests] == [KEY, KEY]
@@ -124,40 +134,29 @@ def test_a_proxy_of_another_kind_is_reported_before_anything_is_sent(monkeypatch
     assert "hidden-word" not in str(caught.value)
 
 
-def test_a_trusted_certificate_is_accepted(call, scripted, tmp_path):
-    authority, context = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority.issue_cert("127.0.0.1").configure_cert(context)
-    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
-    server = scripted(answer(body=SOURCE), tls=context)
-    assert call(create, server.url, verify=str(tmp_path / "ca.pem")).id == "src_1"
+def test_a_trusted_certificate_is_accepted(call, certified):
+    server, authority = certified(answer(body=SOURCE))
+    assert call(create, server.url, verify=authority).id == "src_1"
 
 
-def test_a_certificate_that_is_not_trusted_is_reported_with_what_to_do(call, scripted):
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
-    server = scripted(answer(body=SOURCE), tls=context)
+def test_a_certificate_that_is_not_trusted_is_reported_with_what_to_do(call, certified):
+    server, _ = certified(answer(body=SOURCE))
     with pytest.raises(ConnectionFailedError, match="verify= or SSL_CERT_FILE") as caught:
         call(create, server.url, max_retries=0)
     assert "Check the base URL, and that the service runs" not in str(caught.value)
     assert call(create, server.url, verify=False).id == "src_1"
 
 
-def test_plain_http_at_a_port_with_tls_says_so(call, scripted):
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
-    url = scripted(answer(body=SOURCE), tls=context).url.replace("https:", "http:")
+def test_plain_http_at_a_port_with_tls_says_so(call, certified):
+    url = certified(answer(body=SOURCE))[0].url.replace("https:", "http:")
     with pytest.raises(ConnectionLostError, match="https://"):
         call(lambda client: client.ping(), url, max_retries=0)
 
 
-def test_certificate_authorities_of_the_environment_are_trusted(
-    call, scripted, tmp_path, monkeypatch
-):
-    authority, context = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority.issue_cert("127.0.0.1").configure_cert(context)
-    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
-    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
-    assert call(create, scripted(answer(body=SOURCE), tls=context).url).id == "src_1"
+def test_certificate_authorities_of_the_environment_are_trusted(call, certified, monkeypatch):
+    server, authority = certified(answer(body=SOURCE))
+    monkeypatch.setenv("SSL_CERT_FILE", authority)
+    assert call(create, server.url).id == "src_1"
 
 
 @pytest.mark.parametrize("kind", [Client, AsyncClient])
@@ -197,17 +196,14 @@ def test_an_error_without_encryption_speaks_of_none(call):
 
 
 @pytest.mark.parametrize("encrypted", [False, True])
-def test_an_upload_ends_when_its_refusal_arrives(call, scripted, tmp_path, encrypted):
-    options, context = {}, None
-    if encrypted:
-        authority, context = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        authority.issue_cert("127.0.0.1").configure_cert(context)
-        authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
-        options["verify"] = str(tmp_path / "ca.pem")
+def test_an_upload_ends_when_its_refusal_arrives(call, certified, scripted, encrypted):
     # The rest is read slowly and thrown away, as servers do that answer before the end.
     refusal = answer(413, {"code": "too_large", "message": "at most 1 MB"})
-    server = scripted(then(refusal, lingering), read_limit=100_000, tls=context)
-    sent = []
+    reply, sent, options = then(refusal, lingering), [], {}
+    if encrypted:
+        server, options["verify"] = certified(reply, read_limit=100_000)
+    else:
+        server = scripted(reply, read_limit=100_000)
 
     def use(client):
         return client.upload_source(
@@ -231,14 +227,11 @@ def lingering(connection):
             time.sleep(0.01)
 
 
-def test_an_encrypted_upload_of_many_pieces_is_sent_whole(call, scripted, tmp_path):
+def test_an_encrypted_upload_of_many_pieces_is_sent_whole(call, certified):
     # TLS 1.3 sends tickets of its own accord, which are no answer.
-    authority, context = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority.issue_cert("127.0.0.1").configure_cert(context)
-    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
-    server = scripted(answer(body=SOURCE), tls=context)
+    server, authority = certified(answer(body=SOURCE))
     for _ in range(3):
-        assert call(upload_much, server.url, verify=str(tmp_path / "ca.pem")).id == "src_1"
+        assert call(upload_much, server.url, verify=authority).id == "src_1"
 
 
 # The HTTP client of a user, over a mock -----------------------------------------------------------

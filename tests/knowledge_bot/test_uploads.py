@@ -9,12 +9,9 @@ from email.parser import BytesParser
 from email.policy import HTTP
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from calls import KEY, SOURCE
 from knowledge_bot import AsyncClient, Client, ConfigurationError, ConnectionLostError, Delivery
-from knowledge_bot.testing import MemoryService
 from scripted_server import answer
 from waiting import open_files
 
@@ -112,18 +109,6 @@ def test_a_stream_that_cannot_seek_is_sent_whole_and_never_again(call, scripted)
     with pytest.raises(Exception, match="429"):
         call(sender(file=Pipe(b"x")), refusing.url)
     assert len(refusing.requests) == 1
-
-
-def test_progress_is_reported_in_bytes_of_the_file(call, scripted, tmp_path):
-    path = tmp_path / "file.bin"
-    path.write_bytes(b"x" * (2 * MIB + 5))
-    shown = []
-    call(
-        sender(file=path, on_progress=lambda sent, total: shown.append((sent, total))),
-        scripted(answer(body=SOURCE)).url,
-    )
-    assert shown == sorted(shown)
-    assert shown[-1] == (2 * MIB + 5, 2 * MIB + 5)
 
 
 @pytest.mark.parametrize("size", [1, MIB // 2])
@@ -336,22 +321,6 @@ def test_a_hostile_file_name_stays_one_name_of_one_part(call, scripted, filename
     ] * 2
 
 
-@given(filename=st.text(min_size=1, max_size=40).filter(str.strip))
-def test_no_file_name_can_end_its_line_or_its_quotes(filename):
-    service = MemoryService()
-    with Client(KEY, "https://service.test", transport=service.transport) as client:
-        client.upload_source(
-            name="n", collections="col_default", file=b"content", filename=filename
-        )
-    head, _, rest = service.requests[0].body.partition(b"content\r\n")
-    disposition = head.split(b"\r\n")[5]
-    assert rest.count(b"\r\n") == 1
-    assert head.count(b"\r\n") == 8
-    assert disposition.startswith(b'Content-Disposition: form-data; name="file"; filename="')
-    assert disposition.count(b'"') == 4
-    assert disposition.endswith(b'"')
-
-
 class OnlyReads:
     def __init__(self, content):
         self.read = io.BytesIO(content).read
@@ -365,11 +334,3 @@ def test_whatever_gives_bytes_is_a_file(call, scripted, file):
     server = scripted(answer(body=SOURCE))
     call(sender(file=file()), server.url)
     assert parts(server.requests[0])[1].get_payload(decode=True) == b"xyz"
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"filename": 3}, {"filename": b"x"}, {"content_type": 3}, {"on_progress": 3}]
-)
-def test_an_argument_of_another_type_is_named(wrong):
-    with pytest.raises(ConfigurationError, match=next(iter(wrong))):
-        Client.upload_source(name="n", collections="col_1", file=b"x", **wrong)

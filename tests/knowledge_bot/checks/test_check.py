@@ -3,7 +3,6 @@
 import asyncio
 import gc
 import itertools
-import os
 import signal
 import socket
 import subprocess
@@ -17,7 +16,7 @@ from hypothesis import strategies as st
 
 from calls import KEY
 from knowledge_bot import AsyncClient, Client, ConfigurationError
-from knowledge_bot.checks import CheckStop, Question, Verdict, acheck, check
+from knowledge_bot.checks import CheckStop, Question, acheck, check
 from knowledge_bot.testing import MemoryService
 from refusals import refused
 from scripted_server import ScriptedServer, answer, close, silence
@@ -476,11 +475,6 @@ def _serving_at(port):
     body = {"id": "msg_1", "answer": "Mia, at 9:30.", "conversation_id": "conv_1", "created_at": 1}
     with patch("scripted_server.socket.create_server", listen):
         return ScriptedServer([answer(body=body)])
-
-
-def test_the_verdicts_have_one_word_each():
-    assert {str(one) for one in Verdict} == {"passed", "failed", "unanswered", "unasked"}
-    assert os.environ.get("KNOWLEDGE_BOT_API_KEY") is None
 
 
 # A service that asks for time ---------------------------------------------------------------------

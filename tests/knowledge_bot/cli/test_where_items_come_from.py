@@ -1,7 +1,6 @@
 """`kbot ingest`: where items come from, and what is not one."""
 
 import os
-import subprocess
 import sys
 
 import pytest
@@ -14,19 +13,6 @@ IN_ONE = ("--collection", "col_1")
 
 def sent(server):
     return [request.json()["value"] for request in server.requests]
-
-
-@pytest.mark.parametrize("name", ["ledger.db", "my [l]edger*.db"])
-def test_the_ledger_and_the_output_in_the_folder_are_not_uploaded(
-    program, answering, handbook, name
-):
-    server = answering(answer(body=SOURCE))
-    command = [program, "ingest", "folder", handbook, "--ledger", handbook / name, *IN_ONE]
-    for created in (3, 0):
-        with (handbook / "out.log").open("w") as log:
-            subprocess.run(command, check=True, stdout=log, stderr=log)
-        assert f"created\t{created}\n" in (handbook / "out.log").read_text()
-    assert len(server.requests) == 3
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere every name is Unicode")
