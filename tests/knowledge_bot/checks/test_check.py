@@ -4,7 +4,6 @@ import asyncio
 import gc
 import itertools
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -19,7 +18,7 @@ from knowledge_bot import AsyncClient, Client, ConfigurationError
 from knowledge_bot.checks import CheckStop, Question, acheck, check
 from knowledge_bot.testing import MemoryService
 from refusals import refused
-from scripted_server import ScriptedServer, answer, close, silence
+from scripted_server import answer, close, silence
 from waiting import until, until_awaited
 
 OPEN = Question(ask="When do you open?", contains="9:30")
@@ -140,27 +139,15 @@ def test_a_wait_that_is_shorter_than_the_interval_asks_once_more(run, serve):
     assert run(bots, "bot_1", [OPEN], wait=0.3).results[0].attempts == 2
 
 
-def test_a_service_that_is_away_is_reported(run, free_address):
-    report = run(free_address, "bot_1", [OPEN, LEADS])
+def test_a_service_that_is_away_is_reported(run, serve):
+    bots = serve(bot_1={})
+    bots.server.stop()
+    report = run(bots, "bot_1", [OPEN, LEADS])
     assert verdicts(report) == ["unanswered", "unanswered"]
     reason = report.results[0].reason
     assert reason.startswith("No answer: POST /messages: no connection to ")
     assert "The message may have been sent" not in reason
     assert (report.ok, report.stopped) == (False, None)
-
-
-def test_a_service_that_is_away_is_waited_for(run, free_address):
-    back = []
-    timer = threading.Timer(1.0, lambda: back.append(_serving_at(free_address.port)))
-    timer.start()
-    try:
-        report = run(free_address, "bot_1", [OPEN, LEADS], wait=20, interval=0.4)
-    finally:
-        timer.join()
-        back[0].stop()
-    assert report.ok
-    assert all(one.attempts > 1 for one in report.results)
-    assert back[0].started == 2  # one message each
 
 
 @pytest.mark.parametrize(
@@ -448,33 +435,6 @@ def test_a_client_that_cannot_ask_is_refused(serve, client_of):
         asyncio.run(acheck(client_of(bots), "bot_1", [OPEN]))
     with pytest.raises(ConfigurationError, match="AsyncClient"):
         check(AsyncClient(KEY, bots.url), "bot_1", [OPEN])
-
-
-class Address:
-    def __init__(self, port):
-        self.port, self.url = port, f"http://127.0.0.1:{port}"
-
-
-@pytest.fixture
-def free_address():
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    return Address(port)
-
-
-def _serving_at(port):
-    from unittest.mock import patch
-
-    def listen(address, **options):
-        made = socket.socket()
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind(("127.0.0.1", port))
-        made.listen()
-        return made
-
-    body = {"id": "msg_1", "answer": "Mia, at 9:30.", "conversation_id": "conv_1", "created_at": 1}
-    with patch("scripted_server.socket.create_server", listen):
-        return ScriptedServer([answer(body=body)])
 
 
 # A service that asks for time ---------------------------------------------------------------------

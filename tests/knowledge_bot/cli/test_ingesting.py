@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 import time
 
 import pytest
@@ -128,22 +127,6 @@ def test_a_reader_that_goes_away_ends_it_and_leaves_nothing_unknown(
 
 
 @pytest.mark.timeout(60)
-def test_ctrl_c_on_a_terminal_shows_progress_and_says_that_it_finishes(
-    program, answering, tmp_path
-):
-    answering(slow)
-    command = [program, "ingest", "urls", many(tmp_path), "--concurrency", "4", *IN_ONE]
-    with terminal(command, {}) as screen:
-        screen.expect("created ")
-        screen.type("\x03")
-        screen.expect("Stopping: what is under way is finished first.")
-        screen.expect("outcome")
-        assert screen.end() == 130
-    assert "Interrupted: what was under way was finished" in screen.shown
-    assert "Traceback" not in screen.shown
-
-
-@pytest.mark.timeout(60)
 def test_a_terminal_shows_how_far_it_is_how_fast_how_long_yet_and_with_what(
     program, answering, tmp_path
 ):
@@ -213,15 +196,3 @@ def test_a_reader_that_pauses_holds_up_no_request(program, run, answering, tmp_p
         stdout, _ = process.communicate()
     assert process.returncode == 3
     assert json.loads(stdout.splitlines()[-1])["invalid"] == 400
-
-
-@pytest.mark.timeout(60)
-def test_what_a_killed_run_left_is_reported_by_the_ledger(program, run, answering, tmp_path):
-    held = threading.Event()
-    server = answering(lambda connection: held.wait(20))
-    command = [program, "ingest", "urls", many(tmp_path, 5), "--concurrency", "2", *IN_ONE]
-    with subprocess.Popen(command) as process:
-        assert until(lambda: len(server.requests) >= 2)
-        process.kill()
-    held.set()
-    assert len(run("ledger", "unknown").stdout.splitlines()) == 2

@@ -8,7 +8,6 @@ import pytest
 from calls import KEY, SOURCE
 from knowledge_bot import Client
 from knowledge_bot.ingest import Ledger, Text, WebPage, ingest
-from postgresql_server import postgresql
 from pseudo_terminal import terminal
 from scripted_server import answer, close
 
@@ -62,29 +61,27 @@ def test_the_password_of_a_ledger_is_not_shown(run):
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.integration
-def test_a_ledger_in_postgresql_is_used_by_every_command(kbot, service, tmp_path):
+def test_a_ledger_in_postgresql_is_used_by_every_command(kbot, service, tmp_path, postgresql):
     (tmp_path / "texts.jsonl").write_text(
         '{"name": "one", "content": "1."}\n{"name": "lost", "content": "2."}\n'
     )
-    with postgresql() as server:
-        environment = {
-            "KNOWLEDGE_BOT_BASE_URL": service.url,
-            "KNOWLEDGE_BOT_API_KEY": KEY,
-            "KNOWLEDGE_BOT_LEDGER": server.url(),
-        }
+    environment = {
+        "KNOWLEDGE_BOT_BASE_URL": service.url,
+        "KNOWLEDGE_BOT_API_KEY": KEY,
+        "KNOWLEDGE_BOT_LEDGER": postgresql,
+    }
 
-        def do(*arguments):
-            return kbot(*arguments, **environment)
+    def do(*arguments):
+        return kbot(*arguments, **environment)
 
-        first = do("ingest", "jsonl", tmp_path / "texts.jsonl", "--collection", "col_1")
-        assert (first.returncode, first.stdout.splitlines()[0]) == (8, "created\t1")
-        assert do("ledger", "unknown").stdout.startswith("lost\tlost\tcol_1\t20")
-        assert do("ledger", "resolve", "lost", "--not-created").stdout == "lost\tnot created\n"
-        assert do("ledger", "status").stdout.endswith("\tcol_1\t1\t0\t1\t0\t0\n")
-        again = do("ingest", "jsonl", tmp_path / "texts.jsonl", "--collection", "col_1")
-        assert again.returncode == 8
-        assert len(sent_to(service)) == 3
+    first = do("ingest", "jsonl", tmp_path / "texts.jsonl", "--collection", "col_1")
+    assert (first.returncode, first.stdout.splitlines()[0]) == (8, "created\t1")
+    assert do("ledger", "unknown").stdout.startswith("lost\tlost\tcol_1\t20")
+    assert do("ledger", "resolve", "lost", "--not-created").stdout == "lost\tnot created\n"
+    assert do("ledger", "status").stdout.endswith("\tcol_1\t1\t0\t1\t0\t0\n")
+    again = do("ingest", "jsonl", tmp_path / "texts.jsonl", "--collection", "col_1")
+    assert again.returncode == 8
+    assert len(sent_to(service)) == 3
 
 
 def test_what_is_gone_is_forgotten_through_a_pipe_and_nothing_else(program, run, send, service):

@@ -24,7 +24,6 @@ from knowledge_bot.ingest import (
     Ingestion,
     IngestionOptions,
     Report,
-    Stop,
     Text,
     WebPage,
     aingest,
@@ -35,27 +34,6 @@ from scripted_server import answer, reset, silence
 from waiting import until, until_awaited
 
 pytestmark = pytest.mark.timeout(60)
-
-
-def test_items_are_taken_as_they_are_needed(run, service, ledger):
-    taken = 0
-
-    def endless():
-        nonlocal taken
-        while True:
-            taken += 1
-            yield Text(name=f"t{taken}", content="text")
-
-    stop = threading.Event()
-
-    def enough(report: Report) -> None:
-        if report.created >= 20:
-            stop.set()
-
-    report = run(endless(), ledger=ledger, on_progress=enough, stop=stop)
-    assert report.stopped is Stop.REQUESTED
-    assert report.unknown == 0
-    assert taken < report.created + 2000
 
 
 def test_an_item_is_sent_before_the_next_one_comes(run, service, ledger):

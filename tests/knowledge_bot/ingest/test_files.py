@@ -172,17 +172,6 @@ def test_an_object_is_uploaded_under_the_last_part_of_its_address(send, service,
     assert (first, second) == ("march.txt", "Tides of March")
 
 
-def test_an_object_that_cannot_be_opened_is_named_and_the_rest_is_done(send, service, ledger):
-    class Missing(Stored):
-        def open(self):
-            raise FileNotFoundError(2, "No such object")
-
-    items = [Missing(b"").item("v1", "bucket/gone.txt"), Stored(b"one").item("v1")]
-    report = send(items, ledger=ledger)
-    assert (report.created, report.invalid) == (1, 1)
-    assert "no such object" in report.failures[0].error.lower()
-
-
 def test_a_named_folder_is_the_same_folder_where_it_is_mounted_elsewhere(
     send, service, ledger, tmp_path
 ):

@@ -5,7 +5,6 @@ import sqlite3
 import threading
 import time
 
-import psycopg
 import pytest
 
 from ingest_texts import texts
@@ -240,20 +239,6 @@ def test_a_database_that_is_away_is_waited_for_once(send, service, server, postg
     server.start()
     assert report.stopped is Stop.LEDGER
     assert 2 <= report.duration < 8  # four wait at once; one after the other would be 8
-
-
-def test_a_connection_that_the_database_ends_is_opened_anew(send, service, postgresql):
-    def end_all():
-        with psycopg.connect(postgresql, autocommit=True) as connection:
-            connection.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
-            )
-
-    service.judge = at_arrival(50, end_all)
-    report = send(texts(200), ledger=Ledger(postgresql))
-    assert (report.created, report.failed) == (200, 0)
-    assert len(service.arrived) == 200
 
 
 # Clocks.

@@ -537,16 +537,6 @@ def test_a_service_that_is_never_ready_holds_nobody_up(night, service, ledger):
     assert all(entry.ready_at for entry in ledger.entries())
 
 
-def test_a_slow_removal_is_told_and_done_by_the_next_run(night, service, ledger):
-    night(texts(*range(10)))
-    service.time_out_next(acts=True, times=3)
-    report = night(texts(*range(8)), prune=True)
-    assert (report.removed, report.unremoved) == (1, 1)
-    report = night(texts(*range(8)), prune=True)
-    assert (report.removed, report.unremoved, report.ok) == (1, 0, True)
-    assert names(service) == [f"t{n}" for n in range(8)]
-
-
 def test_what_cannot_be_read_fails_by_name_until_it_is_replaced(night, service, ledger):
     service.fail_source("t2", "it is encrypted")
     for _ in range(2):

@@ -21,6 +21,13 @@ def error(status: int, **headers: str):
     return answer(status, {"code": "no", "message": "not so"}, headers)
 
 
+@pytest.fixture
+def hurried(monkeypatch) -> None:
+    """Nobody is waited for for long."""
+    monkeypatch.setattr("knowledge_bot.ingest._limiter._FIRST_BACKOFF", 0.01)
+    monkeypatch.setattr("knowledge_bot.ingest._limiter._LONGEST_OUTAGE", 0.3)
+
+
 def test_a_refused_item_is_named_and_tried_again_by_the_next_run(run, service, ledger):
     service.judge = lambda name, times: error(400) if (name, times) == ("t1", 1) else None
     report = run(texts(3), ledger=ledger)
@@ -49,6 +56,7 @@ def test_a_service_that_takes_no_more_ends_the_run_and_the_rest_is_untouched(
     assert sorted(service.created) == sorted(f"t{n}" for n in range(100))
 
 
+@pytest.mark.usefixtures("hurried")
 @pytest.mark.parametrize(("status", "headers"), [(429, {}), (503, {"Retry-After": "0"})])
 def test_a_service_under_load_gets_every_item_in_the_end(run, service, ledger, status, headers):
     service.judge = lambda name, times: error(status, **headers) if times == 1 else None
@@ -68,13 +76,6 @@ def test_a_pause_is_reported_with_its_reason(send, service, ledger):
     assert all(one.startswith("the service asked for it, going on in ") for one in said)
 
 
-def test_a_failing_service_does_not_burn_through_the_items(run, service, ledger):
-    service.judge = lambda name, times: error(500)
-    report = run(texts(500), ledger=ledger, concurrency=4)
-    assert report.stopped is Stop.UNAVAILABLE
-    assert report.unknown == len(service.arrived) <= 4 + 10 + 4
-
-
 def test_so_many_unknown_outcomes_in_a_row_end_a_run_and_not_one_fewer(send, service, ledger):
     # Ten and one that is in flight.
     service.judge = lambda name, times: error(500)
@@ -87,13 +88,6 @@ def test_what_goes_well_in_between_begins_the_count_anew(send, service):
     service.judge = lambda name, times: error(500) if int(name[1:]) in lost else None
     report = send(texts(30), concurrency=1)
     assert (report.unknown, report.created, report.stopped) == (20, 10, None)
-
-
-@pytest.fixture
-def hurried(monkeypatch) -> None:
-    """Nobody is waited for for long."""
-    monkeypatch.setattr("knowledge_bot.ingest._limiter._FIRST_BACKOFF", 0.01)
-    monkeypatch.setattr("knowledge_bot.ingest._limiter._LONGEST_OUTAGE", 0.3)
 
 
 @pytest.mark.usefixtures("hurried")
@@ -202,31 +196,6 @@ def test_a_service_that_resets_all_connections_for_a_while_is_waited_for(
     assert report.unknown <= 8 + 4
     assert report.created == 600 - report.unknown
     assert len(service.arrived) == len(set(service.arrived))
-
-
-def test_a_service_behind_a_proxy_that_finds_nobody_for_a_while_is_waited_for(
-    send, scripted, service, ledger, monkeypatch
-):
-    """It may have acted on what was in flight: that is unknown, and nothing more is."""
-    monkeypatch.setattr("knowledge_bot.ingest._limiter._LONGEST_PING_BACKOFF", 0.5)
-    service.judge = lambda name, times: time.sleep(0.005)
-    away, back = time.monotonic() + 0.2, time.monotonic() + 1
-
-    def is_away() -> bool:
-        return away < time.monotonic() < back
-
-    def reply(received):
-        return error(503) if is_away() else service.reply(received)
-
-    def answer_ping(connection: socket.socket) -> None:
-        (error(503) if is_away() else pong)(connection)
-
-    proxy = scripted(reply_to=reply, on_ping=answer_ping)
-    report = send(texts(600), ledger=ledger, url=proxy.url)
-    assert report.stopped is None
-    assert report.unknown <= 8 + 4
-    assert report.created == 600 - report.unknown
-    assert time.monotonic() > back
 
 
 @pytest.mark.usefixtures("hurried")

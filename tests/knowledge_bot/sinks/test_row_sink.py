@@ -194,23 +194,6 @@ class TestRowSink(SinkContract):
             write(rows, **{**options, "name": "title"})
         assert service.created == ["Title"]
 
-    def test_one_reason_is_told_once_and_how_many_more_there_are(self, service, options, write):
-        service.judge = lambda name: REFUSED
-        with pytest.raises(IncompleteIngestionError) as caught:
-            write(rows_of(0, 8), **options)
-        told = str(caught.value)
-        assert told.count("not so") == 1
-        assert "And 3 more." in told
-        assert ".." not in told
-        assert "Run it again with the same rows" in told
-
-    def test_what_does_not_help_is_not_advised(self, options, write):
-        with pytest.raises(IncompleteIngestionError) as caught:
-            write([*rows_of(0, 1), {"id": None, "body": "A"}], **options)
-        assert "Run it again" not in str(caught.value)
-        assert "resolve" not in str(caught.value)
-        assert "corrected where it comes from" in str(caught.value)
-
     def test_long_keys_and_line_ends_do_not_fill_the_message(self, options, write):
         with pytest.raises(IncompleteIngestionError) as caught:
             write([{"id": "k" * 5000, "body": ""}, {"id": "a\nb", "body": ""}], **options)
@@ -239,10 +222,6 @@ class TestRowSink(SinkContract):
     def test_rows_may_be_named_tuples_and_objects(self, service, options, write, rows):
         assert write(rows, **options).created == 1
         assert service.created == ["a"]
-
-    def test_columns_may_be_functions(self, service, options, write):
-        functions = {"key": lambda row: row[0], "text": lambda row: row[1], "name": None}
-        assert write([("a", "One."), ("b", "Two.")], **{**options, **functions}).created == 2
 
     def test_without_a_client_the_environment_names_the_service(
         self, service, options, write, monkeypatch
@@ -297,8 +276,3 @@ def test_what_a_sink_shows_holds_no_secret():
     sink = RowSink(**{**NEEDED, "ledger": ledger}, client=Client(KEY, "https://x.example"))
     assert KEY not in repr(sink)
     assert "secret" not in repr(sink)
-
-
-def test_an_address_without_a_password_shows_none():
-    assert str(Ledger("postgresql://me@host/ledger")) == "postgresql://me@host/ledger"
-    assert str(Ledger("postgresql://me:secret@host/ledger")) == "postgresql://me:***@host/ledger"

@@ -111,20 +111,6 @@ def test_a_folder_is_read_as_it_is_needed(folder, begun):
     assert [item.name for item in begun][-2:] == ["guide/intro.md", "guide/new.md"]
 
 
-def test_a_folder_with_an_origin_is_the_same_folder_wherever_it_is_mounted(folder, tmp_path):
-    shutil.copytree(folder, tmp_path / "elsewhere", symlinks=True)
-    here, there = (
-        [
-            (item.name, item.key)
-            for item in from_folder(root, "*.md", origin="handbook")
-            if isinstance(item, File)
-        ]
-        for root in (folder, tmp_path / "elsewhere")
-    )
-    assert here == there
-    assert ("guide/intro.md", "handbook/guide/intro.md") in here
-
-
 def test_what_is_excluded_is_not_found(folder):
     assert found(folder, exclude="guide/") == ["a.md", "b.md"]
     assert found(folder, exclude=["*.md", "!b.md"]) == ["b.md", "guide/deep/end.txt"]

@@ -125,21 +125,6 @@ def test_beside_a_row_that_cannot_be_read_what_is_gone_is_told(send, ledger):
     assert [entry.name for entry in ledger.gone()] == ["r2"]
 
 
-def test_a_second_run_sends_what_changed_and_names_what_is_gone(database, send, ledger):
-    def run():
-        rows = database.execute("SELECT * FROM article ORDER BY id")
-        return send(from_rows(rows, **BY_NAME, origin="articles"), ledger=ledger)
-
-    database.execute("INSERT INTO article VALUES (3, 'Fees', 'None.', 't1')")
-    assert run().created == 3
-    assert run().unchanged == 3
-    database.execute("UPDATE article SET body = 'Four weeks.', changed = 't2' WHERE id = 2")
-    database.execute("DELETE FROM article WHERE id = 3")
-    report = run()
-    assert (report.superseded, report.unchanged, report.gone) == (1, 1, 1)
-    assert [entry.name for entry in ledger.gone()] == ["Fees"]
-
-
 def test_a_row_without_a_text_is_skipped_and_not_gone(database, send, ledger):
     def run():
         rows = database.execute("SELECT * FROM article ORDER BY id")
