@@ -268,12 +268,12 @@ def test_an_item_that_fails_is_there_all_the_same(ingested, ledger, service, tmp
     path = tmp_path / "a.txt"
     path.write_text("A file.")
     ingested([*texts(4), File(path=path)])
-    path.write_text("")  # empty: skipped, and still there
+    path.write_text("")  # empty by now, and still there
     changed = [Text(name="t0", content="refused"), Text(name="t1", content="lost")]
     refusal = answer(400, {"code": "no", "message": "no"})
     service.judge = lambda name, times: {"t0": refusal, "t1": reset}.get(name)
     report = ingested([*changed, texts(3)[2], Text(name="t3", content=" "), File(path=path)])
-    assert (report.refused, report.unknown, report.skipped, report.gone) == (1, 1, 2, 0)
+    assert (report.refused, report.unknown, report.invalid, report.gone) == (1, 1, 2, 0)
     path.unlink()  # it cannot be read, but somebody says that it is there
     report = ingested([*texts(4), File(path=path)], on_unknown="resend")
     assert (report.invalid, report.gone) == (1, 0)

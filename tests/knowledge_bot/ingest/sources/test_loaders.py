@@ -148,13 +148,6 @@ def test_what_a_loader_finds_no_longer_is_gone_where_it_has_an_origin(send, ledg
         assert send(from_loader(Loader(*pages), origin=origin), ledger=ledger).gone == gone
 
 
-def test_an_empty_document_is_skipped_and_not_gone(send, ledger):
-    send(from_loader(Loader(*PAGES[:3]), origin="guide"), ledger=ledger)
-    pages = [PAGES[0], Document(" ", {"source": "guide.pdf"}), PAGES[2]]
-    report = send(from_loader(Loader(*pages), origin="guide"), ledger=ledger)
-    assert (report.unchanged, report.skipped, report.gone) == (2, 1, 0)
-
-
 def test_what_is_no_document_is_named_and_the_rest_is_done():
     one, wrong, other = from_loader([PAGES[0], {"page_content": "x"}, PAGES[1]])
     assert [one.key, other.key] == ["guide.pdf", "guide.pdf (2)"]

@@ -190,13 +190,13 @@ def test_an_object_that_was_written_just_now_is_read_again(memory, send, ledger,
     assert run(b"two").superseded == 1
 
 
-def test_an_empty_object_is_skipped_without_being_opened_and_is_not_gone(store, send, ledger):
+def test_an_emptied_object_is_named_without_being_opened_and_is_not_gone(store, send, ledger):
     send(from_objects(f"{store.address}/docs/**"), ledger=ledger)
     store.seen()
     store.write("docs/a.md", b"")
     store.opened.clear()
     report = send(from_objects(f"{store.address}/docs/**"), ledger=ledger)
-    assert (report.skipped, report.gone, store.seen()) == (1, 0, set())
+    assert (report.invalid, report.gone, store.seen()) == (1, 0, set())
     assert "is empty; the service still has" in report.failures[0].error
 
 

@@ -125,7 +125,7 @@ def test_beside_a_row_that_cannot_be_read_what_is_gone_is_told(send, ledger):
     assert [entry.name for entry in ledger.gone()] == ["r2"]
 
 
-def test_a_row_without_a_text_is_skipped_and_not_gone(database, send, ledger):
+def test_a_row_whose_text_is_gone_is_named_and_not_gone(database, send, ledger):
     def run():
         rows = database.execute("SELECT * FROM article ORDER BY id")
         return send(from_rows(rows, key="id", text="body", origin="articles"), ledger=ledger)
@@ -133,7 +133,7 @@ def test_a_row_without_a_text_is_skipped_and_not_gone(database, send, ledger):
     run()
     database.execute("UPDATE article SET body = NULL WHERE id = 2")
     report = run()
-    assert (report.unchanged, report.skipped, report.gone) == (1, 1, 0)
+    assert (report.unchanged, report.invalid, report.gone) == (1, 1, 0)
 
 
 def test_rows_are_taken_one_at_a_time_and_a_failure_of_the_database_is_reported(send, ledger):
