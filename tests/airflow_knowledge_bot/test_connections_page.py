@@ -132,19 +132,6 @@ def test_a_uri_means_what_it_says(monkeypatch, uri, meant):
         assert address(ledger_of("given")) == meant
 
 
-@pytest.mark.parametrize(
-    ("host", "base_url"),
-    [
-        ("service.example", "https://service.example/public/v1"),
-        ("http://127.0.0.1:8700", "http://127.0.0.1:8700/public/v1"),
-        ("https://service.example/other/v2", "https://service.example/other/v2"),
-    ],
-)
-def test_a_base_url_is_completed(connect, host, base_url):
-    connect(host)
-    assert KnowledgeBotHook().get_conn().base_url == base_url
-
-
 def test_its_first_table_is_the_form_of_the_service():
     form = cells(OF_THE_SERVICE)[1:8]
     labels = [*SERVICE_TYPE["ui-field-behaviour"]["relabeling"].values()]

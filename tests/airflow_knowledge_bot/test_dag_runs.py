@@ -45,26 +45,6 @@ def test_a_deferred_wait_and_a_retry_after_the_post_make_one_request(
     assert KEY not in "".join([done.log, caplog.text, *capfd.readouterr()])
 
 
-MAPPED = """
-from airflow_knowledge_bot.operators import KnowledgeBotCreateTextSourceOperator
-
-names = ["Hours", "Prices"]
----
-KnowledgeBotCreateTextSourceOperator.partial(
-    task_id="add", collections="col_1", content="Text."
-).expand(name=names)
-KnowledgeBotCreateTextSourceOperator.partial(
-    task_id="own", collections="col_1", content="Text.", map_index_template="my {{ task.name }}"
-).expand(name=names)
-"""
-
-
-def test_mapped_tasks_are_named_by_their_sources(dags, good):
-    done = dags.run(dags.load(MAPPED))
-    labels = sorted(task.label for task in done.tasks.values())
-    assert labels == ["Hours", "Prices", "my Hours", "my Prices"]
-
-
 WRONG = """
 from airflow_knowledge_bot.operators import *
 ---
@@ -170,7 +150,16 @@ KnowledgeBotIngestOperator.partial(task_id="functions", **partial).expand(items=
 KnowledgeBotIngestOperator.partial(task_id="origins", items=rows, **partial).expand(
     origin=["shop", "depot"]
 )
-KnowledgeBotCreateTextSourceOperator(task_id="alone", name="n", content="c", collections="col_1")
+KnowledgeBotIngestOperator.partial(task_id="items", **partial).expand(items=[
+    [{"name": "a", "content": "c"}, {"name": "b", "content": "c"}],
+    [{"url": "https://x.example/?key=7"}],
+])
+text = {"content": "c", "collections": "col_1"}
+KnowledgeBotCreateTextSourceOperator.partial(task_id="texts", **text).expand(name=["n"])
+KnowledgeBotCreateTextSourceOperator.partial(
+    task_id="own", map_index_template="my {{ task.name }}", **text
+).expand(name=["n"])
+KnowledgeBotCreateTextSourceOperator(task_id="alone", name="n", **text)
 """
 
 
@@ -187,5 +176,9 @@ def test_a_mapped_task_is_named_only_where_that_tells_it_from_the_others(dags, g
         "functions[1]": "1",
         "origins[0]": "shop",
         "origins[1]": "depot",
+        "items[0]": "a … b",
+        "items[1]": "https://x.example/",
+        "texts[0]": "n",
+        "own[0]": "my n",
         "alone": None,
     }

@@ -4,7 +4,6 @@ import pytest
 from airflow.sdk import DAG, task
 
 from airflow_knowledge_bot._compat import AirflowFailException
-from airflow_knowledge_bot.operators import KnowledgeBotCreateTextSourceOperator
 from calls import SOURCE
 from scripted_server import answer
 
@@ -66,13 +65,3 @@ def test_content_is_not_taken_beside_the_function():
 
     with pytest.raises(TypeError, match="the function returns it"):
         operator_of(stock)
-
-
-def test_it_is_mapped_as_other_tasks_are():
-    @task.knowledge_bot_text(collections="col_1")
-    def stock(shop):
-        return shop
-
-    with DAG("mapped"):
-        mapped = stock.expand(shop=["Harbour", "Hill"]).operator
-    assert issubclass(mapped.operator_class, KnowledgeBotCreateTextSourceOperator)

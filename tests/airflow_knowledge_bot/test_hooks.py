@@ -1,6 +1,5 @@
 """What a connection means, and what the test button says."""
 
-import asyncio
 import json
 
 import airflow
@@ -113,18 +112,6 @@ def test_the_client_is_made_once_and_carries_the_connection_s_values(connect, sc
         client.ping()
         assert hook.get_conn() is client
     assert server.pings[0].path == "/public/v1/ping"
-    assert server.pings[0].headers["x-api-key"] == KEY
-
-
-def test_an_asynchronous_client_comes_from_the_same_connection(connect, scripted):
-    server = scripted()
-    connect(server.url)
-
-    async def ping() -> bool:
-        async with await KnowledgeBotHook().get_async_conn() as client:
-            return await client.ping()
-
-    assert asyncio.run(ping()) is True
     assert server.pings[0].headers["x-api-key"] == KEY
 
 

@@ -15,7 +15,6 @@ from knowledge_bot.ingest import (
     IncompleteIngestionError,
     Ingestion,
     IngestionOptions,
-    Ledger,
     LedgerError,
 )
 from scripted_server import answer, close, then
@@ -140,24 +139,6 @@ def test_a_connection_s_parts_reach_postgresql_as_they_are(monkeypatch, fields, 
     monkeypatch.setenv("AIRFLOW_CONN_LEDGER", json.dumps({"conn_type": "postgres", **fields}))
     address = ledger_of("ledger").database.url
     assert psycopg.conninfo.conninfo_to_dict(address) == libpq
-
-
-@pytest.fixture
-def handbook(tmp_path):
-    folder = tmp_path / "handbook"
-    folder.mkdir()
-    for name in ("a.txt", "b.txt", "c.txt"):
-        (folder / name).write_text(name)
-    return folder
-
-
-def test_what_a_folder_no_longer_holds_is_reported_and_fails_nothing(good, ledger, handbook):
-    assert run(ingesting(folder=str(handbook), origin="handbook"))["gone"] == 0
-    (handbook / "b.txt").unlink()
-    elsewhere = handbook.rename(handbook.with_name("mounted-elsewhere"))
-    result = run(ingesting(folder=str(elsewhere), origin="handbook"))
-    assert (result["unchanged"], result["gone"]) == (2, 1)
-    assert [entry.key for entry in Ledger(ledger).gone()] == ["handbook/b.txt"]
 
 
 def test_the_operator_s_defaults_are_those_of_the_engine():

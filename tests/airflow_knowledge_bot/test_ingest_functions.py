@@ -168,22 +168,6 @@ def test_a_function_that_gives_no_items_fails_for_good_and_sends_nothing(dags, g
     assert good.requests == []
 
 
-def test_what_a_function_raises_fails_the_try_after_what_came_before_was_sent(dags, good, ledger):
-    dag = dags.load(
-        """
-        def rows():
-            yield {"name": "the first", "content": "c"}
-            raise OSError("the database went away")
-        ---
-        ingest(items=rows, retries=1, retry_delay=timedelta(0))
-        """
-    )
-    run = dags.run(dag)
-    assert (run.state, run.task.try_number) == ("failed", 2)
-    assert "the database went away" in run.log
-    assert names(good) == ["the first"]
-
-
 @pytest.mark.parametrize("kind", ["return", "yield"])
 def test_a_connection_that_a_function_misses_is_not_taken_for_the_task_s(dags, good, ledger, kind):
     dag = dags.load(

@@ -452,23 +452,3 @@ def test_a_limit_and_a_rate_hold_for_each_try(run, good, options, sources):
     xcom = run(f"items={items}, {options}").task.xcom
     assert xcom["created"] == len(good.requests) == sources
     assert xcom["stopped"] == ("limit" if "limit" in options else None)
-
-
-def test_mapped_tasks_are_named_by_their_items(dags, good, ledger):
-    chunks = [
-        [{"name": "a", "content": "c"}, {"name": "b", "content": "c"}],
-        [{"url": "https://x.example/?key=7"}],
-    ]
-    body = f"""
-KnowledgeBotIngestOperator.partial(
-    task_id="ingest", collections="col_1", ledger_conn_id="ledger"
-).expand(items=task(lambda: {chunks}, task_id="chunks")())
-KnowledgeBotIngestOperator.partial(
-    task_id="named", collections="col_1", ledger_conn_id="ledger", map_index_template="mine"
-).expand(items={chunks})
-"""
-    done = dags.run(dags.load(body))
-    assert done.state == "success", done.log
-    assert done.tasks["ingest[0]"].label == "a … b"
-    assert done.tasks["ingest[1]"].label == "https://x.example/"
-    assert done.tasks["named[0]"].label == "mine"

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from airflow.sdk import DAG, ObjectStoragePath
+from airflow.sdk import ObjectStoragePath
 
 from airflow_knowledge_bot._compat import AirflowFailException
 from airflow_knowledge_bot.operators import (
@@ -55,34 +55,6 @@ def question(**changes):
 def rendered(operator, **context):
     operator.render_template_fields(context)
     return operator
-
-
-def test_a_text_becomes_a_source_and_a_small_dict(connected):
-    result = text().execute({})
-    named = {"id", "name", "status", "collections", "created_at", "revision"}
-    assert result.keys() == named
-    assert result["id"].startswith("src_")
-    assert result["collections"] == [{"id": "col_house", "name": "House"}]
-    assert type(result["created_at"]) is int
-
-
-def test_a_question_is_answered_and_continued_in_its_conversation(connected):
-    text(name="Ferry", content="The ferry to Osea leaves at 9:40 from pier four.").execute({})
-    first = question(content="When does the ferry to Osea leave?").execute({})
-    assert first.keys() == {"id", "answer", "conversation_id", "created_at"}
-    assert "9:40" in first["answer"]
-    second = question(
-        content="And from which pier?", conversation_id=first["conversation_id"]
-    ).execute({})
-    assert second["conversation_id"] == first["conversation_id"]
-
-
-def test_a_file_is_uploaded_under_its_own_name(connected, tmp_path):
-    file = tmp_path / "tides.txt"
-    file.write_text("High tide is at 6:12 in the morning.")
-    result = upload(name="Tides", file=str(file)).execute({})
-    assert result["name"] == "Tides"
-    assert result["collections"] == [{"id": "col_house", "name": "House"}]
 
 
 @pytest.mark.parametrize("kind", [str, Path, lambda p: f"file://{p}", ObjectStoragePath])
@@ -176,13 +148,6 @@ def test_what_makes_the_request_is_templated(operator):
     assert set(operator.parameters) <= set(operator.template_fields)
 
 
-def test_a_task_is_made_without_a_connection_and_without_values(tmp_path):
-    # At parse time there may be neither: nothing is validated before it is rendered.
-    with DAG("parsed"):
-        text(name="", collections=[], knowledge_bot_conn_id="none_such")
-        upload(file="{{ params.none }}")
-
-
 @pytest.mark.parametrize(
     ("operator", "parameter"),
     [
@@ -203,12 +168,6 @@ def test_a_value_that_renders_empty_is_named_and_nothing_is_sent(
     with pytest.raises(AirflowFailException, match=f"'{parameter}' is empty once it is rendered"):
         rendered(operator, nothing="").execute({})
     assert server.started == 0
-
-
-def test_a_value_that_nobody_gives_is_named(connect):
-    connect("https://svc.example")
-    with pytest.raises(AirflowFailException, match=r"bot_id: .*'default_bot_id'"):
-        question(bot_id=None).execute({})
 
 
 @pytest.mark.parametrize(
@@ -237,13 +196,3 @@ def test_storage_that_nothing_is_installed_for_is_named(connect):
     connect("https://svc.example", default_collection_id="col_house")
     with pytest.raises(AirflowFailException, match=r"'file' cannot be read: .*nosuch://bucket/key"):
         upload(file="nosuch://bucket/key").execute({})
-
-
-def test_a_mapped_task_takes_the_operator_s_parameters_and_no_others():
-    with DAG("mapped"):
-        mapped = KnowledgeBotUploadSourceOperator.partial(
-            task_id="upload", collections="col_house", map_index_template="{{ task.name }}"
-        ).expand_kwargs([{"name": "A", "file": "a.txt"}, {"name": "B", "file": "b.txt"}])
-        with pytest.raises(TypeError, match="unexpected keyword"):
-            KnowledgeBotUploadSourceOperator.partial(task_id="typo", fiel="a.txt")
-    assert mapped.partial_kwargs["collections"] == "col_house"

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from airflow_knowledge_bot.operators import KnowledgeBotIngestOperator
 from airflow_knowledge_bot.operators.ledgers import ANSWERS
 from calls import KEY, SOURCE
 from knowledge_bot import Client
@@ -117,13 +116,3 @@ def test_its_fields_are_those_of_the_form():
     offered = set(re.findall(r'enum=\["(.*?)"\]', example)[0].split('", "'))
     (row,) = [line for line in PAGE.splitlines() if line.startswith("| Outcome ")]
     assert set(re.findall(r"`([a-z ]+)`", row)) == offered
-
-
-def test_what_it_says_of_the_operator_is_there():
-    KnowledgeBotIngestOperator(
-        task_id="feed",
-        folder="/data",
-        ledger_conn_id="ledger",
-        on_unknown="resend",
-        fail_on=("refused", "undelivered", "invalid"),
-    )

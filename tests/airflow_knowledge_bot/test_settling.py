@@ -62,12 +62,6 @@ def test_a_database_that_fails_is_left_to_airflows_retries(unknown):
     assert states(unknown)["a"] == "unknown"
 
 
-def test_a_source_may_be_named_with_its_item(unknown):
-    settle(outcome="created", items={"a": "src_7", "b": None}).execute({})
-    sources = {entry.key: entry.source_id for entry in unknown.entries()}
-    assert (sources["a"], sources["b"]) == ("src_7", None)
-
-
 @pytest.mark.parametrize(
     ("given", "expected"),
     [

@@ -33,11 +33,6 @@ class SqliteHook(DbApiHook):
 Connection.get_hook = lambda self, **_: SqliteHook()
 
 
-def fails_at_first(context, result):
-    if context["ti"].try_number == 1:
-        raise RuntimeError("the worker had a bad day")
-
-
 def leaves_its_pid(context):
     """Leave the test the id of the process to kill."""
     folder = Path(os.environ["AIRFLOW_HOME"]) / "pids"
@@ -50,9 +45,6 @@ def adds(**options):
         task_id="add", name="{{ dag.dag_id }}", collections="col_1", content="At nine.", **options
     )
 
-
-with DAG("exception_after_the_post", schedule=None, default_args=AT_ONCE):
-    adds(post_execute=fails_at_first)
 
 with DAG("killed_and_hold", schedule=None, default_args=AT_ONCE):
     adds(pre_execute=leaves_its_pid)
@@ -78,25 +70,6 @@ with DAG("ingests_and_is_killed", schedule=None, default_args=AT_ONCE):
         concurrency=2,
         pre_execute=leaves_its_pid,
     )
-
-with DAG("races", schedule=None, max_active_runs=3):
-
-    @task.knowledge_bot_ingest(collections="col_1", ledger_conn_id="ledger", concurrency=2)
-    def race():
-        for number in range(30):
-            yield {"name": f"race {number}", "content": "At nine."}
-
-    race()
-
-with DAG("maps_too_many", schedule=None):
-
-    @task
-    def contents():
-        return ["At nine."] * 1025
-
-    KnowledgeBotCreateTextSourceOperator.partial(
-        task_id="add", name="maps_too_many", collections="col_1"
-    ).expand(content=contents())
 
 for start in (False, True):
     with DAG(f"waits_start_from_trigger_{start}", schedule=None):
