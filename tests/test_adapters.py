@@ -12,8 +12,7 @@ import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import import_module
 from itertools import count
 from pathlib import Path
@@ -23,6 +22,7 @@ import httpx
 import pytest
 
 from calls import KEY, MESSAGE, SOURCE, passage
+from faces import FACES, LANGCHAIN, LLAMA_INDEX, PACKAGES, QUESTION
 from knowledge_bot import (
     AsyncClient,
     AuthenticationError,
@@ -40,12 +40,10 @@ from knowledge_bot.ingest import IncompleteIngestionError, Ledger, Text, ingest
 from knowledge_bot.testing import MemoryService
 from scripted_server import answer, close, then
 
-PACKAGES = ["langchain_knowledge_bot", "llama_index_knowledge_bot"]
 OTHERS = {
     "langchain_knowledge_bot": ("airflow", "fastapi", "langchain", "langgraph", "llama_index"),
     "llama_index_knowledge_bot": ("airflow", "fastapi", "langchain", "langchain_core", "langgraph"),
 }
-QUESTION = "When do you open?"
 ELSEWHERE = "https://service.example"
 BOTS = ["bot_1", "bot_2", "bot_3"]
 awaited_or_not = pytest.mark.parametrize("awaited", [False, True], ids=["sync", "async"])
@@ -62,99 +60,6 @@ def test_a_package_imports_where_no_other_framework_is_installed(package):
 
 
 # Each class ---------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Face:
-    """A class that asks a bot, and how it is used."""
-
-    package: str
-    name: str
-    ways: tuple[str, str]
-    text: Callable[[Any], str]
-    fields: Callable[[Any], dict[str, Any]]
-    given: Callable[[str], Any] = str
-    options: dict[str, Any] = field(default_factory=dict)
-
-    def make(self, client=None, **options):
-        cls = getattr(import_module(self.package), self.name)
-        client = {} if client is None else {"client": client}
-        return cls(bot_id="bot_1", **client, **self.options, **options)
-
-    def ask(self, asking, question=QUESTION, *, awaited=False):
-        """What it gives, outside of any event loop."""
-        if awaited:
-            return asyncio.run(self.aask(asking, question))
-        return getattr(asking, self.ways[0])(self.given(question))
-
-    async def aask(self, asking, question=QUESTION):
-        return await getattr(asking, self.ways[1])(self.given(question))
-
-
-def call_of(question):
-    return {"name": "ask_1", "args": {"question": question}, "id": "1", "type": "tool_call"}
-
-
-def list_of(question):
-    from llama_index.core.llms import ChatMessage
-
-    return [ChatMessage(question)]
-
-
-LANGCHAIN, LLAMA_INDEX = PACKAGES
-FACES = {
-    "langchain model": Face(
-        LANGCHAIN,
-        "ChatKnowledgeBot",
-        ("invoke", "ainvoke"),
-        lambda message: message.content,
-        lambda message: message.response_metadata,
-    ),
-    "langchain retriever": Face(
-        LANGCHAIN,
-        "KnowledgeBotRetriever",
-        ("invoke", "ainvoke"),
-        lambda found: found[0].page_content,
-        lambda found: found[0].metadata,
-    ),
-    "langchain tool": Face(
-        LANGCHAIN,
-        "KnowledgeBotTool",
-        ("invoke", "ainvoke"),
-        lambda message: message.content,
-        lambda message: message.artifact,
-        call_of,
-        {"handle_tool_error": False},
-    ),
-    "llama-index llm": Face(
-        LLAMA_INDEX,
-        "KnowledgeBotLLM",
-        ("complete", "acomplete"),
-        lambda response: response.text,
-        lambda response: response.additional_kwargs,
-    ),
-    "llama-index chat": Face(
-        LLAMA_INDEX,
-        "KnowledgeBotLLM",
-        ("chat", "achat"),
-        lambda response: response.message.content,
-        lambda response: response.additional_kwargs,
-        list_of,
-    ),
-    "llama-index retriever": Face(
-        LLAMA_INDEX,
-        "KnowledgeBotRetriever",
-        ("retrieve", "aretrieve"),
-        lambda found: found[0].text,
-        lambda found: found[0].metadata,
-    ),
-    "llama-index query engine": Face(
-        LLAMA_INDEX, "KnowledgeBotQueryEngine", ("query", "aquery"), str, lambda one: one.metadata
-    ),
-    "llama-index chat engine": Face(
-        LLAMA_INDEX, "KnowledgeBotChatEngine", ("chat", "achat"), str, lambda one: one.metadata
-    ),
-}
 
 
 @pytest.fixture(params=FACES)

@@ -12,6 +12,7 @@ from langchain_core.documents import Document as LangChainDocument
 from llama_index.core.readers.base import BaseReader
 from llama_index.core.schema import Document as LlamaIndexDocument
 
+from faces import FACES, call_of
 from knowledge_bot import AsyncClient, Client, UnsupportedError
 from knowledge_bot.checks import Question, acheck, check
 from knowledge_bot.ingest import Ledger
@@ -20,7 +21,6 @@ from knowledge_bot_service import LocalService
 from langchain_knowledge_bot import (
     ChatKnowledgeBot,
     KnowledgeBotCollection,
-    KnowledgeBotTool,
     KnowledgeBotToolkit,
     acheck_runnable,
     check_runnable,
@@ -28,15 +28,12 @@ from langchain_knowledge_bot import (
 from langchain_knowledge_bot import KnowledgeBotRetriever as LangChainRetriever
 from llama_index_knowledge_bot import (
     CollectionSink,
-    KnowledgeBotChatEngine,
-    KnowledgeBotLLM,
     KnowledgeBotQueryEngine,
     KnowledgeBotToolSpec,
     acheck_query_engine,
     bot_tools,
     check_query_engine,
 )
-from llama_index_knowledge_bot import KnowledgeBotRetriever as LlamaIndexRetriever
 
 FIRST = {"hours": "The library opens at nine.", "fees": "A late fee is two euros a week."}
 SECOND = {"hours": "The library opens at ten."}
@@ -202,72 +199,23 @@ def grown_old(client, ledger):
     return ledger
 
 
-def of_chat_model(client, ledger, question):
-    model = ChatKnowledgeBot(bot_id="bot_1", client=client, ledger=ledger)
-    return model.invoke(question).response_metadata
+def of_face(face, *, awaited):
+    def metadata_of(client, ledger, question):
+        kept = ledger if awaited else str(ledger.database.file)
+        return face.fields(face.ask(face.make(client, ledger=kept), question, awaited=awaited))
+
+    return metadata_of
 
 
-def of_langchain_retriever(client, ledger, question):
-    retriever = LangChainRetriever(bot_id="bot_1", client=client, ledger=str(ledger.database.file))
-    return retriever.invoke(question)[0].metadata
+def of_sources_of_a_query_engine(client, ledger, question):
+    response = KnowledgeBotQueryEngine("bot_1", client=client, ledger=ledger).query(question)
+    (node,) = response.source_nodes
+    return node.metadata
 
 
-def of_llm(client, ledger, question):
-    return (
-        KnowledgeBotLLM("bot_1", client=client, ledger=ledger).complete(question).additional_kwargs
-    )
-
-
-def of_query_engine(client, ledger, question):
-    engine = KnowledgeBotQueryEngine("bot_1", client=client, ledger=ledger)
-    response = engine.query(question)
-    for node in response.source_nodes:
-        assert node.metadata["freshness"] == response.metadata["freshness"]
-    return response.metadata
-
-
-def of_chat_engine(client, ledger, question):
-    return KnowledgeBotChatEngine("bot_1", client=client, ledger=ledger).chat(question).metadata
-
-
-def of_llama_index_retriever(client, ledger, question):
-    retriever = LlamaIndexRetriever("bot_1", client=client, ledger=ledger)
-    return retriever.retrieve(question)[0].metadata
-
-
-def awaited_chat_model(client, ledger, question):
-    model = ChatKnowledgeBot(bot_id="bot_1", client=client, ledger=ledger)
-    return asyncio.run(model.ainvoke(question)).response_metadata
-
-
-def awaited_langchain_retriever(client, ledger, question):
-    retriever = LangChainRetriever(bot_id="bot_1", client=client, ledger=ledger)
-    return asyncio.run(retriever.ainvoke(question))[0].metadata
-
-
-def awaited_query_engine(client, ledger, question):
-    engine = KnowledgeBotQueryEngine("bot_1", client=client, ledger=ledger)
-    return asyncio.run(engine.aquery(question)).metadata
-
-
-def awaited_llama_index_retriever(client, ledger, question):
-    retriever = LlamaIndexRetriever("bot_1", client=client, ledger=ledger)
-    return asyncio.run(retriever.aretrieve(question))[0].metadata
-
-
-def of_langchain_tool(client, ledger, question):
-    toolkit = KnowledgeBotToolkit(client=client, ledger=ledger)
-    (tool,) = toolkit.get_tools()
-    return tool.invoke(call_of(tool, question)).artifact
-
-
-def awaited_langchain_tool(client, ledger, question):
-    tool = KnowledgeBotTool(bot_id="bot_1", client=client, ledger=ledger)
-    return asyncio.run(tool.ainvoke(call_of(tool, question))).artifact
-
-
-def call_of(tool, question):
-    return {"name": tool.name, "args": {"question": question}, "id": "1", "type": "tool_call"}
+def of_langchain_toolkit(client, ledger, question):
+    (tool,) = KnowledgeBotToolkit(client=client, ledger=ledger).get_tools()
+    return tool.invoke({**call_of(question), "name": tool.name}).artifact
 
 
 def of_llama_index_tool(client, ledger, question):
@@ -284,21 +232,12 @@ def awaited_llama_index_tool_spec(client, ledger, question):
 
 
 ASKING = [
-    of_langchain_tool,
-    awaited_langchain_tool,
+    *(of_face(one, awaited=awaited) for one in FACES.values() for awaited in (False, True)),
+    of_sources_of_a_query_engine,
+    of_langchain_toolkit,
     of_llama_index_tool,
     of_llama_index_tool_spec,
     awaited_llama_index_tool_spec,
-    of_chat_model,
-    of_langchain_retriever,
-    of_llm,
-    of_query_engine,
-    of_chat_engine,
-    of_llama_index_retriever,
-    awaited_chat_model,
-    awaited_langchain_retriever,
-    awaited_query_engine,
-    awaited_llama_index_retriever,
 ]
 
 

@@ -1,16 +1,16 @@
 """`kbot check`: what is asked, what is shown, and how it ends."""
 
-import itertools
-import json
+import contextlib
 import signal
 import subprocess
 import time
 
 import pytest
 
+from answering_bot import Bots
 from calls import KEY
 from pseudo_terminal import terminal
-from scripted_server import answer, silence
+from scripted_server import silence
 from waiting import until
 
 QUESTIONS = """\
@@ -24,7 +24,8 @@ contains = "Mia"
 """
 
 OPENS, LEADS = "When do you open?", "Who leads it?"
-HALF = {OPENS: "At 9:30.", LEADS: "Max does."}
+RIGHT = {OPENS: "At 9:30.", LEADS: "Mia does."}
+HALF = {**RIGHT, LEADS: "Max does."}
 
 
 @pytest.fixture
@@ -35,41 +36,24 @@ def file(tmp_path):
 
 
 @pytest.fixture
-def bots(answering):
-    """`bots(bot_1={question: answer})`: a server of bots; values may be replies."""
+def bots(monkeypatch):
+    """`bots(bot_1={question: answer})`: bots that the environment names."""
+    with contextlib.ExitStack() as stopping:
 
-    def start(**given):
-        numbers = itertools.count(1)
+        def start(**given):
+            server = Bots(**given)
+            stopping.callback(server.stop)
+            monkeypatch.setenv("KNOWLEDGE_BOT_BASE_URL", server.url)
+            monkeypatch.setenv("KNOWLEDGE_BOT_API_KEY", KEY)
+            return server
 
-        def reply(request):
-            if request.method == "GET":
-                return answer(body={"data": [{"id": bot, "name": bot} for bot in given]})
-            value = json.loads(request.body)["value"]
-            known = given.get(value["bot_id"])
-            if known is None:
-                return answer(400, {"code": "unknown_bot", "message": "There is no such bot"})
-            said = known(value["content"]) if callable(known) else known[value["content"]]
-            if not isinstance(said, str):
-                return said
-            number = next(numbers)
-            body = {"id": f"msg_{number}", "answer": said, "conversation_id": f"conv_{number}"}
-            return answer(body={**body, "created_at": 1})
-
-        return answering(reply_to=reply)
-
-    return start
-
-
-def asked(server):
-    return [one.json()["value"]["content"] for one in server.requests if one.method == "POST"]
+        yield start
 
 
 def test_a_person_sees_a_table_and_how_far_it_is(program, bots, file):
-    count = itertools.count()
-    server = bots(bot_1=lambda asked: "Mia, at 9:30." if next(count) >= 4 else "Later.")
-    environment = {"KNOWLEDGE_BOT_BASE_URL": server.url, "KNOWLEDGE_BOT_API_KEY": KEY}
+    bots(bot_1={asked: ["Later.", "Later.", right] for asked, right in RIGHT.items()})
     command = [program, "check", "bot_1", file, "--wait", "30s", "--interval", "1s"]
-    with terminal(command, environment, columns=80) as screen:
+    with terminal(command, {}, columns=80) as screen:
         screen.expect("0 of 2 passed, 2 open")
         screen.expect("asking again in 1 s")
         screen.expect("verdict     tries  seconds  question")
@@ -99,7 +83,7 @@ def test_a_signal_ends_it_with_what_is_known(program, bots, file, tmp_path, numb
 
 
 def test_a_second_ctrl_c_waits_for_nothing(program, bots, file):
-    server = bots(bot_1=lambda _: silence)
+    server = bots(bot_1=dict.fromkeys(RIGHT, silence))
     command = [program, "check", "bot_1", file]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -26,6 +26,7 @@ import json
 import re
 import shlex
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -80,6 +81,7 @@ class Session:
         self.fixture, self.folder = request.getfixturevalue, folder
         self.patch = self.fixture("monkeypatch")
         self.patch.chdir(folder)
+        self.patch.setattr(sys, "path", sys.path.copy())
         self.names = {"tmp": str(folder), "key": KEY}
         self.servers: dict[str, Any] = {}
         self.begin("")
