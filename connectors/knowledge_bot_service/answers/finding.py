@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from knowledge_bot_service.answers.conversations import Asked, Exchange
-from knowledge_bot_service.answers.ranking import Query, Ranked, Weights, ranked
+from knowledge_bot_service.answers.ranking import Query, Ranked, Weights, pointed, ranked
 from knowledge_bot_service.index.search import Search, WeightedWords, Word
 from knowledge_bot_service.readers.analyzer import (
     QueryTerms,
@@ -99,7 +99,11 @@ class Finder:
         said = [_ends(exchange.question) for exchange in asked.before[-_MEANT:]]
         whole = " ".join([*said, question])
         in_context = self._find(whole, terms, [words, *before], collections, limit)
-        return in_context if in_context.is_near or not found.is_near else found
+        if found.is_near and not in_context.is_near:
+            return found
+        # Of a passage that both are about, it is the last question that a statement has to answer.
+        own = Weights(self._search.count(terms.terms).idf(), terms.terms)
+        return replace(in_context, passages=[pointed(own, one) for one in in_context.passages])
 
     def _find(
         self,

@@ -8,7 +8,7 @@ import functools
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from operator import mul
 from typing import Final, NamedTuple
@@ -131,13 +131,18 @@ class Ranked:
         hit: the passage.
         numbers: what it is ranked by.
         score: these, weighted.
-        best: the position of the best of its statements.
+        fits: how well each of its statements fits, in their order.
     """
 
     hit: Hit
     numbers: Numbers
     score: float
-    best: int
+    fits: Sequence[float]
+
+    @functools.cached_property
+    def best(self) -> int:
+        """The position of the best of its statements."""
+        return self.fits.index(max(self.fits))
 
     @functools.cached_property
     def statements(self) -> Sequence[Statement]:
@@ -150,6 +155,13 @@ def ranked(query: Query, hits: Sequence[Hit]) -> list[Ranked]:
     average = sum(hit.title.count(" ") + hit.body.count(" ") + 1 for hit in hits) / (len(hits) or 1)
     found = [_ranked(query, hit, average) for hit in hits]
     return sorted(found, key=lambda one: -one.score)
+
+
+def pointed(words: Weights, passage: Ranked) -> Ranked:
+    """The passage with the best of the statements that have most of some words."""
+    _, said = parted(passage.hit.body)
+    have = [words.coverage(words.places(own)) for _, own in said]
+    return replace(passage, fits=[sum(both) for both in zip(have, passage.fits, strict=True)])
 
 
 def _ranked(query: Query, hit: Hit, average: float) -> Ranked:
@@ -170,7 +182,7 @@ def _ranked(query: Query, hit: Hit, average: float) -> Ranked:
     numbers = Numbers(asked.bm25(found, length, average), max(words), max(meanings))
     # Each as much as the other: fitted on which statement of the best passage has the answer.
     fits = [sum(both) for both in zip(words, meanings, strict=True)]
-    return Ranked(hit, numbers, sum(map(mul, WEIGHTS, numbers)), fits.index(max(fits)))
+    return Ranked(hit, numbers, sum(map(mul, WEIGHTS, numbers)), fits)
 
 
 def _in_statement(asked: Weights, above: Places, before: int, there: Places, length: int) -> float:

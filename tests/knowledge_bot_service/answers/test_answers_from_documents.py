@@ -360,3 +360,20 @@ def test_the_end_of_a_contraction_is_no_word_of_a_question(fresh_http: httpx.Cli
     add_text(fresh_http, "Options", "```\nfor m in message:\n    print(m)\n```\n\nIn m is a text.")
     answer = ask(fresh_http, "I'm ill, what do I have to do?")["answer"]
     assert answer.startswith("If you are ill, tell Petra Lund")
+
+
+def test_a_follow_up_asks_for_another_row_than_the_question_before_it(
+    fresh_http: httpx.Client,
+) -> None:
+    rows = ["Lunch when travelling | £15", "Dinner when travelling | £30"]
+    rows += ["Hotel per night, London | £160", "Hotel per night, elsewhere | £110"]
+    rows += ["Mileage, own car | 45p per mile", "Mileage, own bicycle | 20p per mile"]
+    table = "\n".join(["What | Limit", "--- | ---", *rows])
+    text = (
+        f"# Expenses\n\nHand in receipts within 30 days.\n\n{table}\n\n{'It is paid later. ' * 20}"
+    )
+    add_text(fresh_http, "Expenses", text)
+    first = ask(fresh_http, "What is the mileage for a car?")
+    assert "45p" in first["answer"]
+    then = ask(fresh_http, "and dinner?", first["conversation_id"])
+    assert "Dinner when travelling | £30" in then["answer"]
