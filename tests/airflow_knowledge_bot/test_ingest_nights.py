@@ -392,20 +392,3 @@ def test_collections_that_items_name_themselves_are_fed_too(dags, service):
     assert {uri for uri, _ in events()[before:]} == {
         f"knowledgebot://127.0.0.1:{port}/{one}" for one in ("col_1", "col_2")
     }
-
-
-@pytest.mark.parametrize(
-    ("parameters", "state"),
-    [
-        ("", "failed"),
-        ("fail_on={'unknown'}", "success"),
-        ("max_refused=0.5", "success"),
-    ],
-)
-def test_an_author_says_which_failures_turn_a_task_red(dags, service, parameters, state):
-    service.refuses |= {"b"}
-    done = dags.run(dags.load(f"ingest(items={texts('a', 'b')}, {parameters})"))
-    assert done.state == state
-    assert (done.task.xcom["created"], done.task.xcom["refused"]) == (1, 1)
-    tolerated = "refused 1: does not fail the task, by its parameters fail_on and max_refused."
-    assert (tolerated in lines(done.log)) is (state == "success")

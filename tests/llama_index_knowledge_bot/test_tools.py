@@ -72,6 +72,8 @@ def test_bots_that_were_listed_before_are_not_listed_again():
 def test_a_description_of_a_bot_that_is_not_there_is_an_error(client):
     with pytest.raises(ConfigurationError, match="bot_house, bot_notes"):
         bot_tools(client, descriptions={"bot_hose": "…"})
+    with pytest.raises(ConfigurationError, match="bot_house, bot_notes"):
+        KnowledgeBotToolSpec(client, descriptions={"bot_hose": "…"}).to_tool_list()
 
 
 def test_an_agent_may_ask_and_look_and_by_default_not_write(client, use):
@@ -124,12 +126,6 @@ def test_a_tool_s_failure_arrives_as_it_is(client, use):
     tools = named(KnowledgeBotToolSpec(client).to_tool_list())
     with pytest.raises(APIError, match="bot_nobody"):
         use(tools["ask_bot"], bot_id="bot_nobody", question=QUESTION)
-
-
-def test_a_spec_refuses_the_description_of_a_bot_that_is_not_there(client):
-    spec = KnowledgeBotToolSpec(client, descriptions={"bot_zz": "Nothing."})
-    with pytest.raises(ConfigurationError, match="bot_house, bot_notes"):
-        spec.to_tool_list()
 
 
 def test_a_bot_has_to_be_named_and_a_turn_to_be_text(client):
