@@ -100,3 +100,7 @@ def test_every_other_module_is_private():
     assert exposed == [], "begin their names with an underscore, or decide to keep them for years"
     assert {*PUBLIC_MODULES[1:], *PROGRAMS, *FOLDERS} <= set(modules)
     assert set().union(*map(public_names, FOLDERS)) == set()
+
+
+def test_the_package_lists_its_names_before_they_are_loaded():
+    assert set(dir(knowledge_bot)) == set(knowledge_bot.__all__)

@@ -198,6 +198,31 @@ def test_a_service_that_resets_all_connections_for_a_while_is_waited_for(
     assert len(service.arrived) == len(set(service.arrived))
 
 
+def test_a_service_behind_a_proxy_that_finds_nobody_for_a_while_is_waited_for(
+    send, scripted, service, ledger, monkeypatch
+):
+    """It may have acted on what was in flight: that is unknown, and nothing more is."""
+    monkeypatch.setattr("knowledge_bot.ingest._limiter._LONGEST_PING_BACKOFF", 0.5)
+    service.judge = lambda name, times: time.sleep(0.005)
+    away, back = time.monotonic() + 0.2, time.monotonic() + 1
+
+    def is_away() -> bool:
+        return away < time.monotonic() < back
+
+    def reply(received):
+        return error(503) if is_away() else service.reply(received)
+
+    def answer_ping(connection: socket.socket) -> None:
+        (error(503) if is_away() else pong)(connection)
+
+    proxy = scripted(reply_to=reply, on_ping=answer_ping)
+    report = send(texts(600), ledger=ledger, url=proxy.url)
+    assert report.stopped is None
+    assert report.unknown <= 8 + 4
+    assert report.created == 600 - report.unknown
+    assert time.monotonic() > back
+
+
 @pytest.mark.usefixtures("hurried")
 def test_an_unreachable_service_leaves_the_items_untouched(ledger):
     with Client(KEY, "http://127.0.0.1:9") as client:
