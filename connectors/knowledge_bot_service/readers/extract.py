@@ -137,6 +137,10 @@ _KINDS_BY_SUFFIX: Final[dict[str, _Kind]] = {
     ".xhtml": "html",
     ".xml": "xml",
 }
+# What has such a name and is text was never written, or is an error message in its place.
+_NEVER_TEXT: Final = re.compile(
+    r"\.(?:docx?|gif|gz|jpe?g|od[pst]|pdf|png|pptx?|xlsx?|zip)", re.IGNORECASE
+)
 
 
 def _header(content_type: str | None) -> Message:
@@ -175,6 +179,8 @@ def _kind(start: bytes, content_type: str, filename: str) -> _Kind:
     ):
         by_type = "xml"
     kind = by_type or _KINDS_BY_SUFFIX.get(suffix) or "text"
+    if kind == "text" and _NEVER_TEXT.fullmatch(suffix):
+        raise ExtractionError(f"the file is called {suffix}, but holds nothing of that kind")
     return "html" if kind == "xml" and b"<html" in start[:_PDF_START] else kind
 
 

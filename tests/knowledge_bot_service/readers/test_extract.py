@@ -16,7 +16,7 @@ def read(tmp_path: Path) -> Reader:
 def test_the_content_decides_before_the_type_and_the_name(read: Reader) -> None:
     assert read(pdf("Text"), "a.txt", "text/plain").text == "Text"
     assert read("<!DOCTYPE html><p>Text", "a.txt", "text/plain").text == "Text"
-    assert read("just text", "a.pdf", "application/pdf").text == "just text"
+    assert read("just text", "a.bin", "application/octet-stream").text == "just text"
     assert read("**a**", "a.html", "text/markdown").text == "a"
     assert read("A file that begins with %PDF-1.7 is a PDF.", "a.txt").text.startswith("A file")
 
@@ -41,6 +41,12 @@ def test_an_empty_file_is_told(data: bytes, read: Reader) -> None:
 )
 def test_a_kind_that_cannot_be_read_is_told(data: bytes, part: str, read: Reader) -> None:
     assert part in read.reason(data, "a.txt", "text/plain")
+
+
+@pytest.mark.parametrize("name", ["contract.DOCX", "book.xlsx", "photo.png", "guide.pdf"])
+def test_a_text_with_the_name_of_what_is_never_a_text_is_told(name: str, read: Reader) -> None:
+    assert Path(name).suffix.lower() in read.reason(b"PK", name, "application/octet-stream")
+    assert read(f"<html><p>{SENTENCE}", name, "text/html").text == SENTENCE
 
 
 def test_a_charset_that_is_no_name_is_passed_over(read: Reader) -> None:
