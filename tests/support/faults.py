@@ -146,7 +146,6 @@ def replied(
 NEVER_SENT = Outcome(ConnectionLostError, NOT_DELIVERED, 3)
 REASON = {"code": "c", "message": "m"}
 PAGE = b"<!doctype html><title>Sorry</title><p>We will be back soon"
-WHOLE = answer(body=SOURCE)
 HALF = answer(body=SOURCE, length=9999)
 LOST, LATE, ODD = ConnectionLostError, RequestTimeoutError, UnexpectedResponseError
 

@@ -124,16 +124,6 @@ class TrapSite:
         """Return what a crawler asked for, in the order of arrival."""
         return [each.path for each in self.requests if each.agent.startswith(agent)]
 
-    def pages_read(self, agent: str) -> set[str]:
-        """Return the paths that were answered with a page."""
-        return {
-            each.path
-            for each in self.requests
-            if each.agent.startswith(agent)
-            and each.status == 200
-            and each.kind.startswith(("text/html", "application/xhtml"))
-        }
-
 
 def _html(path: str, links: tuple[str, ...], head: str = "", text: str = "") -> bytes:
     anchors = "\n".join(
