@@ -330,10 +330,8 @@ def exit_of(report: Report) -> Exit:
 def _named_counts(report: Report, always: Sequence[str]) -> dict[str, int]:
     """Return the counts that are worth showing, by their names for people."""
     counts = {name: n for name, n in report.counts.items() if n or name in always}
-    return {
-        "would create" if report.dry_run and name == "created" else name.replace("_", " "): n
-        for name, n in counts.items()
-    }
+    said = _WOULD if report.dry_run else {}
+    return {said.get(name, name).replace("_", " "): n for name, n in counts.items()}
 
 
 def _sentence(text: str) -> str:
