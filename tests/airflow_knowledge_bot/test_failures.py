@@ -38,6 +38,12 @@ def test_a_wrong_key_fails_for_good_and_names_the_connection(connected, connect)
         text().execute({})
 
 
+def test_a_wrong_base_url_fails_for_good(connected, connect):
+    connect(connected.base_url.replace("/public/v1", "/nowhere/v1"))
+    with pytest.raises(AirflowFailException, match="404"):
+        text().execute({})
+
+
 @pytest.mark.parametrize(
     "reply",
     [silence, close, answer(500), answer(200, b"{"), answer(302, headers={"Location": "/"})],
