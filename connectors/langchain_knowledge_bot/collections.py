@@ -79,7 +79,8 @@ class KnowledgeBotCollection(Connection):
 
     A document is identified by its `id`, and without one as `knowledge_bot.ingest.from_loader`
     says: by its `source` and its position there, or by its text. To identify documents by something
-    else, pass `key`. A document without text is skipped, and named in the report.
+    else, pass `key`. A document without text is skipped, and named in the report; it is `invalid`
+    where the service still has its text of before.
 
     Setup:
         `pip install "knowledge-bot[langchain]"`, and `KNOWLEDGE_BOT_BASE_URL` and

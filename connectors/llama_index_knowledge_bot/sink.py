@@ -55,7 +55,8 @@ class CollectionSink(TransformComponent):
     A document is identified by its id. If the framework generated one (a random one, new each time
     the document is read), it is identified by its name and text, and a changed one counts as
     another; readers can give stable ids (`SimpleDirectoryReader(…, filename_as_id=True)`). A
-    document without text is skipped, and named in a warning.
+    document without text is skipped, and named in a warning; it is `invalid` where the service
+    still has its text of before.
 
     The interface can neither replace nor delete a source. Where the service announces the extension
     `sources` to this key, a changed document replaces its source in place, `delete_ref_doc`

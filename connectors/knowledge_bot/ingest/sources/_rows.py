@@ -40,9 +40,10 @@ def from_rows(
         key: the column of the key: its name, or a function of the row. A row with an empty key is
             `invalid`. A whole float is the same key as the integer: pandas turns 7 into 7.0 where a
             column has missing values.
-        text: the column of the text. A row without text is `skipped`. None, NaN, NaT and pandas' NA
-            are all empty. Numbers, dates and UUIDs are written as text; a row with a list, a
-            mapping, a boolean or an object without a text form is `invalid`.
+        text: the column of the text. A row without text is `skipped`, or `invalid` where the
+            service still has its text of before. None, NaN, NaT and pandas' NA are all empty.
+            Numbers, dates and UUIDs are written as text; a row with a list, a mapping, a boolean or
+            an object without a text form is `invalid`.
         name: the column of the source's name; by default the key.
         version: a column that changes when the text does, such as the time of the last change. By
             default the text itself is compared.
