@@ -46,6 +46,8 @@ def read_pdf(path: Path) -> Document:
     if not any(pages):
         raise ExtractionError(f"the PDF has no text in its {len(pages)} pages (a scan?)")
     empty = [str(number) for number, page in enumerate(pages, start=1) if not page]
+    # It may be the null object of PDF.
+    title = title if isinstance(title, str) else None
     return Document(chain(*pages), title, _without_text(empty) if empty else ())
 
 

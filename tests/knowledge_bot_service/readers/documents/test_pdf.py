@@ -24,7 +24,9 @@ def test_a_pdf_gives_its_pages_as_paragraphs(read: Reader) -> None:
     assert document.text == (
         f"{SENTENCE} It is closed for lunch between twelve and one, and on holidays.\n\nTwo"
     )
-    assert read(pdf("Text", title="Hours")).title == "Hours"
+    titled = pdf("Text", title="Hours")
+    assert read(titled).title == "Hours"
+    assert read(titled.replace(b"(Hours)", b" null  ")).title is None
 
 
 @pytest.mark.parametrize(
