@@ -140,9 +140,9 @@ def bot_and(what: str, words: tuple[str, ...], *, several: str) -> tuple[str | N
     """
     if len(words) > 2:
         raise click.UsageError(several)
-    if len(words) == 2 and _is_a_bots(words[1]) and not _is_a_bots(words[0]):
-        raise click.UsageError(f"the bot stands first: {words[1]} {words[0]}")
     if len(words) == 2 and not _is_a_bots(words[0]):
+        if _is_a_bots(words[1]):
+            raise click.UsageError(f"the bot stands first: {words[1]} {words[0]}")
         raise click.UsageError(
             f"{words[0]!r} is not the id of a bot, bot_…: `kbot bots` lists them. And {several}"
         )

@@ -26,6 +26,11 @@ _SHOWN = 20
 
 _SECONDS_BETWEEN_EVENTS = 1.0
 
+_LATER = (
+    " What has vanished goes with the next complete run; what is left out by now, "
+    "with `--prune excluded`."
+)
+
 _WOULD = {"created": "would_create", "moved": "would_move", "removed": "would_remove"}
 
 
@@ -200,11 +205,7 @@ class Session:
                 self.say(f"{command} lists the sources that newer ones replaced.")
             if report.gone:
                 command = self._command("gone")
-                later = (
-                    " What has vanished goes with the next complete run; what is left out by now, "
-                    "with `--prune excluded`."
-                )
-                later = later if self._options.prune else ""
+                later = _LATER if self._options.prune else ""
                 self.say(f"{command} lists what is gone, but still in the service.{later}")
             if report.unready:
                 self.say(f"Not ready yet: {report.unready}. A later run looks again.")

@@ -137,10 +137,9 @@ _KINDS_BY_SUFFIX: Final[dict[str, _Kind]] = {
     ".xhtml": "html",
     ".xml": "xml",
 }
+
 # What has such a name and is text was never written, or is an error message in its place.
-_NEVER_TEXT: Final = re.compile(
-    r"\.(?:docx?|gif|gz|jpe?g|od[pst]|pdf|png|pptx?|xlsx?|zip)", re.IGNORECASE
-)
+_NEVER_TEXT: Final = re.compile(r"\.(?:docx?|gif|gz|jpe?g|od[pst]|pdf|png|pptx?|xlsx?|zip)")
 
 
 def _header(content_type: str | None) -> Message:
