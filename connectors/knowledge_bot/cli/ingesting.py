@@ -114,7 +114,7 @@ _OPTIONS = (
     click.option(
         "--dry-run",
         is_flag=True,
-        help="Compare with the ledger, list what would be created, and send nothing.",
+        help="Compare with the ledger, list what would be created or replaced, and send nothing.",
     ),
     quiet_option,
     click.option(
@@ -142,8 +142,8 @@ def ingest() -> None:
     run left uncertain is reported, not guessed about. Ctrl-C finishes what is under way.
 
     With --json each line has an "event": "failure" (kind, name, key, error), "progress" (the counts
-    so far, once a second), in a dry run "would_create" (name, key), and, last, "summary" (the
-    counts, ok, duration in seconds, stopped).
+    so far, once a second), in a dry run "would_create", "would_replace", "would_move" or
+    "would_remove" (name, key), and, last, "summary" (the counts, ok, duration in seconds, stopped).
     """
 
 

@@ -16,7 +16,7 @@ from knowledge_bot.cli.output import write_line, write_row, write_table
 from knowledge_bot.cli.progress import IngestionProgress
 from knowledge_bot.cli.terminal import one_line, write_stderr
 from knowledge_bot.ingest import Ingestion, Outcome, PrunePlan, Report, Stop
-from knowledge_bot.ingest._report import DONE
+from knowledge_bot.ingest._report import DONE, WOULD
 
 if TYPE_CHECKING:
     from knowledge_bot import Client
@@ -30,8 +30,6 @@ _LATER = (
     " What has vanished goes with the next complete run; what is left out by now, "
     "with `--prune excluded`."
 )
-
-_WOULD = {"created": "would_create", "moved": "would_move", "removed": "would_remove"}
 
 
 class Session:
@@ -306,10 +304,14 @@ class _Output:
             kind = {"event": "failure", "kind": outcome.kind}
             write_line({**kind, **known, "error": outcome.error})
         elif not self._as_json:
-            what = {"moved": " (moved)", "removed": " (to be removed)"}
+            what = {
+                "replaced": " (to be replaced)",
+                "moved": " (moved)",
+                "removed": " (to be removed)",
+            }
             write_row(outcome.name + what.get(outcome.kind, ""))
         elif self._dry_run:
-            write_line({"event": _WOULD[outcome.kind], **known})
+            write_line({"event": WOULD[outcome.kind].replace(" ", "_"), **known})
 
 
 def exit_of(report: Report) -> Exit:
@@ -331,7 +333,7 @@ def exit_of(report: Report) -> Exit:
 def _named_counts(report: Report, always: Sequence[str]) -> dict[str, int]:
     """Return the counts that are worth showing, by their names for people."""
     counts = {name: n for name, n in report.counts.items() if n or name in always}
-    said = _WOULD if report.dry_run else {}
+    said = WOULD if report.dry_run else {}
     return {said.get(name, name).replace("_", " "): n for name, n in counts.items()}
 
 

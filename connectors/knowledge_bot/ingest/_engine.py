@@ -121,7 +121,7 @@ class Run:
         self._unsent: list[tuple[Job, bool, str]] = []  # their claims failed
         self._error: BaseException | None = None
         self._workers = self._begun = 0
-        self._would_create: set[bytes] = set()  # in a dry run
+        self._would_send, self._knows_service = set[bytes](), False  # in a dry run
         self._wait = 0.0 if options.dry_run else options.wait
         self._current = ""
         self._task: asyncio.Task[Any] | None = None
@@ -140,8 +140,9 @@ class Run:
         try:
             loop = asyncio.get_running_loop()
             await asyncio.to_thread(self._open, lambda: not loop.is_closed())
-            if not self._options.dry_run and (self._options.prune or self._options.wait_ready):
-                await self._check_supported()
+            needs = self._options.prune or self._options.wait_ready
+            if needs and not self._options.dry_run and await self._asked():
+                check_supported(self._options, self._sender.extensions)
             self._reader.start(self._planner.plan, self._store)
             async with asyncio.TaskGroup() as workers:
                 await self._feed(workers)
@@ -160,18 +161,14 @@ class Run:
             raise self._error
         return report
 
-    async def _check_supported(self) -> None:
-        """Check that the service can what the options ask of it, before anything is sent.
-
-        Raises:
-            UnsupportedError: it cannot.
-        """
+    async def _asked(self) -> bool:
+        """Ask what the service can, and return whether it says so."""
         try:
-            extensions = await self._sender.call("extensions")
+            await self._sender.call("extensions")
         except KnowledgeBotError as error:  # the run will tell, or the service is back by then
             logger.info("It is not known what the service can: %s", error)
-        else:
-            check_supported(self._options, extensions)
+            return False
+        return True
 
     def stop(self, stop: Stop, detail: str = "") -> None:
         """Begin nothing new, and finish what is in flight. Called in the loop's thread."""
@@ -238,6 +235,9 @@ class Run:
         try:
             while (planned := await self._next()) is not None:
                 jobs = self._count_planned(planned)
+                if self._options.dry_run:
+                    await self._count_unsent(jobs)
+                    continue
                 if jobs:
                     await self._sender.open(len(jobs))  # nothing is claimed that cannot be sent
                 if jobs and self._workers == 0:
@@ -310,19 +310,27 @@ class Run:
             self._counters.add(outcome)
         counts["unversioned"] += planned.unversioned
         self._writer.add(rows=planned.rows)
-        if not self._options.dry_run:
-            return planned.jobs
-        for job in planned.jobs:
-            if job.id in self._would_create:
+        return planned.jobs
+
+    async def _count_unsent(self, jobs: Sequence[Job]) -> None:
+        """Count what a run would do that is no dry one."""
+        if not self._knows_service and any(job.before is not None for job in jobs):
+            self._knows_service = True
+            await self._asked()  # whether it replaces what is there
+        for job in jobs:
+            if job.id in self._would_send:
                 self._counters.add(job.outcome("skipped", "it comes twice in this run"))
                 continue
             if self._reached_limit():
                 break
-            self._would_create.add(job.id)
-            kind: Kind = "moved" if job.moved is not None else "created"
-            self._counters.add(job.outcome(kind))
-            counts["superseded"] += bool(job.before and job.before.source_id)
-        return []
+            self._would_send.add(job.id)
+            if job.moved is not None:
+                self._counters.add(job.outcome("moved"))
+            elif self._is_sent(job):
+                replaced = job.target is not None
+                self._counters.add(job.outcome("replaced" if replaced else "created"))
+                older = not replaced and job.before is not None and job.before.source_id
+                self._counters.counts["superseded"] += bool(older)
 
     def _reached_limit(self) -> bool:
         """Count an item that is begun, or end the run if that would exceed the limit."""

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from knowledge_bot._database import Connection, is_read_only
+from knowledge_bot._endpoints import Collections, collection_ids
 from knowledge_bot._extensions import check_announced
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._schema import (
@@ -296,16 +297,21 @@ class Ledger:
                 yield from entries_of(connection, "state <> 'created' AND state = ?", str(state))
 
     def of_keys(
-        self, keys: Iterable[str], *, service: str, collections: Iterable[str]
+        self, keys: Iterable[str], *, service: str, collections: Collections
     ) -> list[Entry]:
         """Return the entries of keys; one that the ledger does not know has none.
 
         Args:
             keys: the items' keys.
             service: the base URL of the service that they were sent to.
-            collections: the ids of the collections, all of them.
+            collections: the collections that they were sent to, all of them.
+
+        Raises:
+            ConfigurationError: `keys` is a single text, or a collection is no id.
         """
-        ids = list(map(item_ids(normalised_url(service), collections), keys))
+        if isinstance(keys, str):
+            raise ConfigurationError.expected("keys", "several keys, as in a list", keys)
+        ids = list(map(item_ids(normalised_url(service), collection_ids(collections)), keys))
         with self._reading() as connection:
             return entries_of(connection, "id {ids}", ids=ids) if ids else []
 

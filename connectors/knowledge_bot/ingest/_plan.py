@@ -260,7 +260,6 @@ class Planner:
         self._collections, self.shares = collections, shares
         self.left: deque[list[Job]] = deque()
         self.partial: str = ""
-        self._reading = store is not None and store.reading
         self._ids = cache(lambda several: item_ids(service, several))
         self._turn = threading.Lock()
         self.seen = bytearray(store.highest + 1 if store else 1)
@@ -598,7 +597,7 @@ class Planner:
                     "give each item a key of its own"
                 )
             planned.outcomes.append(job.outcome("skipped" if same else "invalid", reason))
-        elif row.state == State.UNKNOWN and self._holds(row):
+        elif row.state == State.UNKNOWN and self._on_unknown == "hold" and not row.idempotency_key:
             reason = f"held back: {row.error}"
             planned.outcomes.append(job.outcome("unknown", reason))
         elif row.state != State.UNKNOWN and (same_row := _if_unchanged(job, row)) is not None:
@@ -618,10 +617,6 @@ class Planner:
                 planned.rows.append(right._replace(revision=row.revision + 1))
         else:
             self._append(job, planned)
-
-    def _holds(self, row: Row) -> bool:
-        """Return whether an item of unknown outcome is not sent again, as far as is known here."""
-        return self._on_unknown == "hold" and (row.idempotency_key is None or self._reading)
 
     def _append(self, job: Job, planned: Planned) -> None:
         planned.jobs.append(job)

@@ -36,6 +36,14 @@ _FAILED: tuple[Kind, ...] = (*_MISSING, "failed", "unremoved")
 DONE: tuple[Kind, ...] = ("created", "replaced", "moved", "removed")
 """What went well."""
 
+WOULD = {
+    "created": "would create",
+    "replaced": "would replace",
+    "moved": "would move",
+    "removed": "would remove",
+}
+"""The names that these have for people where nothing was sent."""
+
 # Limits the memory of a run in which everything fails, and remarks do not displace failures.
 FAILURES_KEPT = 1000
 _KEPT_OF = {"same_content": 20, "unversioned": 20}
@@ -117,7 +125,7 @@ class Report:
     of these, or about items that are no longer there.
 
     Attributes:
-        created: sources that were created; in a dry run, that would be created or replaced.
+        created: sources that were created; in a dry run, this and the others are what would be.
         replaced: sources that took the new content of their item in place, with the same id, where
             the service can do that.
         moved: items that were found under another key, with the same content. Nothing was sent of
@@ -230,7 +238,7 @@ class Report:
 
     def __str__(self) -> str:
         words = {"elsewhere": "in progress elsewhere", "gone_withheld": "gone, but withheld"}
-        words["created"] = "would create" if self.dry_run else "created"
+        words |= WOULD if self.dry_run else {}
         counts = ", ".join(
             f"{words.get(name, name.replace('_', ' '))} {count}"
             for name, count in self.counts.items()

@@ -8,6 +8,7 @@ from knowledge_bot import Client
 from knowledge_bot.ingest import Ledger, Text, WebPage, from_folder, ingest
 from knowledge_bot.ingest._run import Ingestion
 from knowledge_bot.testing import MemoryService, no_waiting
+from knowledge_bot.testing._extensions import ANNOUNCED
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -60,6 +61,30 @@ def test_a_changed_item_replaces_its_source(night, service, ledger, tmp_path):
     assert contents(service)["a.md"] == b"A file, changed."
     assert list(ledger.superseded()) == []
     assert night([*changed, *from_folder(tmp_path)]).unchanged == 4
+
+
+@pytest.mark.parametrize("extensions", [(), ("sources",), ("sources", "idempotency")])
+def test_a_dry_run_counts_what_the_run_does(night, service, extensions):
+    service.announcement = ", ".join(ANNOUNCED[one] for one in extensions)
+    night(texts("one", "two", "three"))
+    changed, said = texts("one", "new", "newer", "four"), []
+    dry = night(changed, dry_run=True, on_outcome=said.append)
+    assert len(service.sources) == 3
+    done = night(changed)
+    assert dry.counts == done.counts
+    assert (done.replaced, done.superseded) == ((2, 0) if extensions else (0, 2))
+    assert [one.kind for one in said] == (["replaced"] * 2 if extensions else ["created"] * 2) + [
+        "created"
+    ]
+
+
+def test_a_dry_run_asks_the_service_only_about_what_is_there(night, service):
+    night(texts("one"), dry_run=True)
+    assert service.pings == []
+    night(texts("one"))
+    before = len(service.pings)
+    night(texts("one"), dry_run=True)
+    assert len(service.pings) == before
 
 
 def test_a_source_that_somebody_deleted_is_created_anew(night, service, ledger):
