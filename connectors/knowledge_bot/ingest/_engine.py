@@ -235,21 +235,10 @@ class Run:
         try:
             while (planned := await self._next()) is not None:
                 jobs = self._count_planned(planned)
-                if self._options.dry_run:
+                if jobs and self._options.dry_run:
                     await self._count_unsent(jobs)
-                    continue
-                if jobs:
-                    await self._sender.open(len(jobs))  # nothing is claimed that cannot be sent
-                if jobs and self._workers == 0:
-                    await self._limiter.begin()
-                for job in jobs:
-                    self._queue.put_nowait((1, next(self._numbers), job))
-                while self._workers < min(self._options.concurrency, self._queue.qsize()):
-                    self._workers += 1
-                    workers.create_task(self._work())
-                while self._queue.qsize() > self._workers and not self._limiter.ended:
-                    self._room.clear()
-                    await self._room.wait()
+                elif jobs:
+                    await self._hand_over(jobs, workers)
         except LedgerError as error:
             self.stop(Stop.LEDGER, str(error))
         except Exception as error:  # noqa: BLE001 - raised by run(), once all is recorded
@@ -257,6 +246,19 @@ class Run:
         await self._queue.join()
         for _ in range(self._workers):
             self._queue.put_nowait((2, next(self._numbers), None))
+
+    async def _hand_over(self, jobs: Sequence[Job], workers: asyncio.TaskGroup) -> None:
+        await self._sender.open(len(jobs))  # nothing is claimed that cannot be sent
+        if self._workers == 0:
+            await self._limiter.begin()
+        for job in jobs:
+            self._queue.put_nowait((1, next(self._numbers), job))
+        while self._workers < min(self._options.concurrency, self._queue.qsize()):
+            self._workers += 1
+            workers.create_task(self._work())
+        while self._queue.qsize() > self._workers and not self._limiter.ended:
+            self._room.clear()
+            await self._room.wait()
 
     async def _next(self) -> Planned | None:
         """Return the next plan; None at the end."""
