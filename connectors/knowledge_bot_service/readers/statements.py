@@ -68,6 +68,11 @@ class Statement:
         return self.blocks[0].kind
 
     @property
+    def quote(self) -> str:
+        """It as it stands in the text of its passage: a row without the names of its columns."""
+        return text_of(self.blocks).rpartition("\n")[2] if self.kind == "row" else self.text
+
+    @property
     def is_lead(self) -> bool:
         """Whether what comes after it is understood with it: it introduces that, or asks."""
         return self.leads or (self.blocks[0].is_prose and self.text.endswith(_QUESTION_ENDS))

@@ -42,6 +42,22 @@ def test_the_sources_of_an_answer_are_data_in_the_order_of_its_text(
         assert passage["text"] in words
 
 
+def test_a_quote_stands_in_the_passage_word_for_word(
+    fresh: InProcess, fresh_http: httpx.Client
+) -> None:
+    row = "Otter | 12 | cellar"
+    item = "- Ask the keeper of the paddles:\n  1. his name\n  2. her number"
+    text = f"Boat | Seats | Kept in\n--- | --- | ---\n{row}\n\nBefore you leave:\n\n{item}\n- Go."
+    add_text(fresh_http, "Boats", text)
+    fresh.wait_until_ready()
+    quotes = {}
+    for question in ("Where is the Otter kept?", "What do I ask the keeper of the paddles?"):
+        ((passage,),) = (source["passages"] for source in ask(fresh_http, question)["sources"])
+        assert passage["quote"] in passage["text"]
+        quotes[question] = passage["quote"]
+    assert list(quotes.values()) == [row, item]
+
+
 def test_sources_of_one_name_are_told_apart(fresh: InProcess, fresh_http: httpx.Client) -> None:
     ids = {
         add_text(fresh_http, "Note", "The red key opens the cellar of the old mill.")["id"],

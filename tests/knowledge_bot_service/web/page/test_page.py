@@ -503,6 +503,7 @@ async def test_an_answer_leads_to_the_passage_that_it_quotes(
     async with visiting(browser, local) as visit:
         await visit.page.get_by_role("link", name="Chat").click()
         replied = await visit.ask("Where are the canoes kept by Ruth Okafor?")
+        await expect(replied.locator("mark")).to_have_text("The canoes are kept by Ruth Okafor.")
         await replied.get_by_role("link", name="Boats, canoes, rafts", exact=True).click()
         quoted = visit.page.locator(".passage.quoted")
         await expect(quoted).to_be_focused()
@@ -662,55 +663,66 @@ async def test_headings_code_lists_and_tables_in_a_text_are_readable(
     ]
 
 
-async def test_rows_are_marked_that_an_answer_tells_or_shows(
+async def test_a_row_is_marked_in_the_answer_and_in_its_table(
     browser: Browser, local: LocalService
 ) -> None:
     added(local, "Travel", f"# Allowances\n\nThe allowances are these:\n\n{ALLOWANCES}")
     with client_of(local) as http:
-        told = ask(http, "How much is the allowance in Norway?")["conversation_id"]
-        whole = ask(http, "What are the allowances?")["conversation_id"]
+        conversation = ask(http, "How much is the allowance in Norway?")["conversation_id"]
     async with visiting(browser, local, width=390) as visit:
         names, portugal, norway = (row.replace("|", "") for row in (NAMES, PORTUGAL, NORWAY))
-        for conversation, rows in ((told, [names, norway]), (whole, [names, portugal, norway])):
-            await visit.page.goto(f"{visit.origin}/#chat/bot_one/{conversation}")
-            await visit.page.locator(".cited a").click()
-            quoted = visit.page.locator(".passage.quoted")
-            await expect(quoted.locator("tr:has(mark)")).to_have_text(rows)
-            await expect(quoted.locator("tr")).to_have_text([names, portugal, norway])
-            await expect(quoted.locator("h3")).to_have_text("Allowances")
-            await expect(quoted.locator(".heading mark")).to_have_count(0)
-            assert await overflow(visit.page) == []
-            # The table scrolls in its own box.
-            assert await quoted.locator(".wide").evaluate(
-                "one => one.scrollWidth > one.clientWidth"
-            )
+        await visit.page.goto(f"{visit.origin}/#chat/bot_one/{conversation}")
+        await expect(visit.page.locator(".answer tr:has(mark)")).to_have_text([norway])
+        await visit.page.locator(".cited a").click()
+        quoted = visit.page.locator(".passage.quoted")
+        await expect(quoted.locator("tr:has(mark)")).to_have_text([norway])
+        await expect(quoted.locator("tr")).to_have_text([names, portugal, norway])
+        await expect(quoted.locator("h3")).to_have_text("Allowances")
+        assert await overflow(visit.page) == []
+        # The table scrolls in its own box.
+        assert await quoted.locator(".wide").evaluate("one => one.scrollWidth > one.clientWidth")
 
 
-async def test_a_row_without_names_is_marked_by_what_is_told_of_it(
+async def test_a_quote_is_marked_wherever_its_words_stand(
     browser: Browser, local: LocalService
 ) -> None:
     marked = {
-        "…l: one; c": ["--all", "one", "c"],
-        "l: one; c": [],
-        "--all: one; c": ["--all", "one", "c"],
-        "b": [],
-        "b: c": ["b", "c"],
-        "b |  `c`": ["b", "c"],
+        "Call `a()` first, (always).": ["Call ", "a()", " first,\n(always)."],
+        "No": ["No"],
+        "--all | one |  | c": ["--all", "one", "c"],
+        "b | `c|d`": ["b", "c|d"],
+        "2. second:\n\n   ```\n   x = [1]\n   ```": ["second:", "x = [1]"],
+        "ll": [],
+        "not there": [],
+        "": [],
     }
+    text = """Nothing. Call `a()` first,
+(always). No
+
+| --all | one | | c |
+b | `c\\|d`
+
+1. first
+2. second:
+
+```
+x = [1]
+```"""
     async with visiting(browser, local) as visit:
         made = await visit.page.evaluate(
-            """async ([text, answers]) => {
+            """async ([text, quotes]) => {
                 const { blocks, markQuotes } = await import("./assets/answer.js");
-                return answers.map((answer) => {
+                return quotes.map((quote) => {
                     const passage = document.createElement("div");
                     passage.append(...blocks(text));
-                    markQuotes(passage, answer);
-                    return [...passage.querySelectorAll("mark")].map((one) => one.textContent);
+                    markQuotes(passage, [quote]);
+                    const marks = [...passage.querySelectorAll("mark")];
+                    return marks.map((one) => one.textContent).filter((one) => one.trim());
                 });
             }""",
-            ["| --all | one | | c |\nb | `c`", list(marked)],
+            [text, list(marked)],
         )
-    assert made == list(marked.values())
+    assert dict(zip(marked, made, strict=True)) == marked
 
 
 async def test_it_works_under_a_prefix_of_a_reverse_proxy(

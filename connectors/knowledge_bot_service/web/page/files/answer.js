@@ -15,13 +15,13 @@ const LONGEST_HEADING = 120;
 const TABLE_ROW = /^[ \t]*\||^[^|]*[^|\s] \| /;
 const TABLE_RULE = /^(?=[^-=]*[-=])[ \t|:+=-]+$/;
 const BAR = /(?<=\s)\|(?=\s)/;
-const NOTHING = "–";
 
-// Where a sentence of a quote may end; what is shorter than so many characters is marked nowhere.
-const SENTENCE_END = /(?<=[.!?:]\s+|[。！？]|\n)/;
-const SHORTEST = 4;
+// What stands between words, cells and code, and is not the same wherever a quote is shown; and what
+// no quote begins or ends in the middle of.
+const BETWEEN = /[\s|\\`]/;
+const WORD = "[\\p{L}\\p{N}]";
 
-let opened = { href: "", text: "" };
+let opened = { href: "", quotes: [] };
 
 // The elements of a text: what a person would write as Markdown, and nothing of the rest of it.
 export function blocks(text) {
@@ -73,9 +73,10 @@ export function answered(answer, sources) {
   const text = place < 0 ? answer : answer.slice(0, place);
   const bubble = element("div", { class: "bubble answer" }, ...blocks(text));
   if (sources?.length) {
+    markQuotes(bubble, sources.flatMap(quotesOf));
     const links = sources.flatMap((source, index) => {
       const comma = index < sources.length - 1 ? "," : "";
-      return [element("span", {}, link(source, text), comma), " "];
+      return [element("span", {}, link(source), comma), " "];
     });
     bubble.append(element("p", { class: "cited" }, element("b", {}, "Sources: "), ...links));
   } else if (place >= 0) {
@@ -85,80 +86,56 @@ export function answered(answer, sources) {
   return bubble;
 }
 
-function link({ id, name, passages }, text) {
+function quotesOf({ passages }) {
+  return (passages ?? []).map(({ quote }) => quote);
+}
+
+function link(source) {
+  const { id, name, passages } = source;
   const place = passages?.[0]?.place;
   const href = `#sources/${encodeURIComponent(id)}${place === undefined ? "" : `/${place}`}`;
   const made = element("a", { href, title: name }, name);
   made.addEventListener("click", () => {
-    opened = { href, text };
+    opened = { href, quotes: quotesOf(source) };
   });
   return made;
 }
 
-// The answer's text, where the address was opened from an answer in this tab.
-export function answerBehind(href) {
-  return opened.href === href ? opened.text : "";
+// What an answer is from, where the address was opened from it in this tab.
+export function quotesBehind(href) {
+  return opened.href === href ? opened.quotes : [];
 }
 
-// Marks the sentences of a passage that an answer has, word for word, and the rows of its tables.
-export function markQuotes(passage, answer) {
-  for (const made of passage.querySelectorAll("table")) markRows(made, answer);
-  const quoted = answer.replace(/\s+/g, " ");
-  const walker = document.createTreeWalker(passage, NodeFilter.SHOW_TEXT);
+// Marks the first place of each quote, which is a sentence, an item, a row or a line of code.
+export function markQuotes(shown, quotes) {
+  for (const quote of quotes) {
+    const lines = quote.split("\n").filter((line) => !FENCE.test(line));
+    const words = lines.flatMap((line) => line.replace(BULLET, "").split(BETWEEN)).filter(Boolean);
+    const escaped = words.map((word) => word.replace(/[$()*+.?[\]^{}]/g, "\\$&"));
+    const pattern = `(?<!${WORD})${escaped.join(`${BETWEEN.source}*`)}(?!${WORD})`;
+    if (words.length) mark(shown, new RegExp(pattern, "u"));
+  }
+}
+
+function mark(shown, words) {
+  const walker = document.createTreeWalker(shown, NodeFilter.SHOW_TEXT);
   const texts = [];
   while (walker.nextNode()) texts.push(walker.currentNode);
-  // A word in a cell or in a heading is in an answer by chance.
-  for (const node of texts.filter((one) => !one.parentElement.closest("table, .heading"))) {
-    const parts = node.data.split(SENTENCE_END).flatMap((part) => {
-      const sentence = part.trimEnd();
-      const words = sentence.trimStart().replace(/\s+/g, " ");
-      return words.length >= SHORTEST && quoted.includes(words)
-        ? [element("mark", {}, sentence), part.slice(sentence.length)]
-        : [part];
-    });
-    if (parts.some((part) => part instanceof Element)) node.replaceWith(...parts);
-  }
-}
-
-// A row is quoted as it stands or as `rows` in `analyzer/blocks.py` tells it, in a line of its own;
-// of a long one there may be only a part, between ellipses.
-function markRows(made, answer) {
-  const lines = answer.split("\n").map((line) => plain(line));
-  const names = made.tHead && textsOf(made.tHead.rows[0]);
-  for (const row of made.rows) {
-    const texts = textsOf(row);
-    const told = plain(names ? toldWith(names, texts) : toldBy(texts));
-    const isQuoted = lines.some((line) => {
-      const part = line.replace(/^…|…$/g, "");
-      const isTold = line === told || (part && part !== line && told.includes(part));
-      return isTold || cells(line).join("|") === texts.join("|");
-    });
-    for (const cell of isQuoted ? row.cells : []) {
-      if (cell.firstChild) cell.replaceChildren(element("mark", {}, ...cell.childNodes));
+  const found = words.exec(texts.map(({ data }) => data).join("\n"));
+  if (!found) return;
+  let first = found.index;
+  let last = first + found[0].length;
+  for (const text of texts) {
+    const { length } = text.data;
+    if (last > 0 && first < length) {
+      const range = document.createRange();
+      range.setStart(text, Math.max(first, 0));
+      range.setEnd(text, Math.min(last, length));
+      range.surroundContents(element("mark"));
     }
+    first -= length + 1;
+    last -= length + 1;
   }
-}
-
-function toldWith(names, texts) {
-  return Array.from({ length: Math.max(names.length, texts.length) }, (_, at) => {
-    const text = texts[at] || (names[at] && NOTHING);
-    return names[at] ? `${names[at]}: ${text}` : text;
-  })
-    .filter(Boolean)
-    .join("; ");
-}
-
-function toldBy([first, ...others]) {
-  return [first, others.filter(Boolean).join("; ")].filter(Boolean).join(": ");
-}
-
-function textsOf(row) {
-  return Array.from(row.cells, (cell) => plain(cell.textContent));
-}
-
-// As it is read: without the marks of code, and of bars that part no cells.
-function plain(text) {
-  return text.replaceAll("`", "").replaceAll("\\|", "|").replace(/\s+/g, " ").trim();
 }
 
 function after(lines, start, belongs) {

@@ -1,7 +1,7 @@
 // One source: where it stands, its text with the passage that an answer uses, and what can be done.
 
 import { read, remove, send } from "./calls.js";
-import { answerBehind, blocks, markQuotes } from "./answer.js";
+import { blocks, markQuotes, quotesBehind } from "./answer.js";
 import { announce, element, find, time } from "./elements.js";
 import { forAdding, forReplacing } from "./form.js";
 import { KINDS, UNFINISHED, remark, standing } from "./sources.js";
@@ -138,7 +138,7 @@ function passage({ id, text }) {
     made.setAttribute("tabindex", "-1");
     made.setAttribute("aria-label", "The passage that the answer uses");
     made.setAttribute("role", "group");
-    markQuotes(made, answerBehind(location.hash));
+    markQuotes(made, quotesBehind(location.hash));
   }
   return made;
 }
