@@ -173,7 +173,7 @@ def test_a_wrong_key_is_refused_for_reading_and_writing(use):
 
 
 def test_a_wrong_base_url_says_what_to_check(use, service):
-    with pytest.raises(NotFoundError, match="base URL leads to a Knowledge-Bot Service"):
+    with pytest.raises(NotFoundError, match="base URL"):
         use(lambda c: c.list_bots(), base_url=f"{service.base_url}/elsewhere")
 
 

@@ -331,7 +331,7 @@ def test_the_client_alone_is_small_and_says_which_extra_is_missing(wheels, tmp_p
     assert run(python, CALLS, tmp_path) == "both\n"
     for statement in MISSING:
         code = f"try: {statement}\nexcept ModuleNotFoundError as error: print(error)"
-        assert "pip install 'knowledge-bot[" in run(python, code, tmp_path), statement
+        assert "'knowledge-bot[" in run(python, code, tmp_path), statement
 
 
 @pytest.mark.slow
@@ -341,7 +341,7 @@ def test_kbot_alone_says_which_extra_brings_a_command(wheels, tmp_path):
     for name, extra in {"serve": "serve", "mcp": "gateway", "gateway": "gateway"}.items():
         done = subprocess.run([kbot, name], capture_output=True, text=True, check=False)
         assert done.returncode == 1
-        assert f"pip install 'knowledge-bot[{extra}]'" in done.stderr
+        assert f"'knowledge-bot[{extra}]'" in done.stderr
     assert subprocess.run([kbot, "serv"], capture_output=True, check=False).returncode == 2
 
 

@@ -183,6 +183,6 @@ def test_other_limits_do_not_close_a_client_of_the_user(scripted):
     with httpx.Client() as http_client, Client(KEY, server.url, http_client=http_client) as client:
         with client.with_options(timeout=9) as hasty:
             create(hasty)
-            with pytest.raises(TypeError, match="cannot be pickled"):
+            with pytest.raises(TypeError):
                 pickle.dumps(hasty)
         create(client)

@@ -643,7 +643,7 @@ def test_another_revision_is_told_and_after_a_lost_answer_it_may_be_ours(call, e
 def test_nothing_is_changed_without_an_api_key(call, extended, monkeypatch, use):
     monkeypatch.delenv("KNOWLEDGE_BOT_API_KEY", raising=False)
     server = extended(answer(body=DETAILS))
-    with pytest.raises(ConfigurationError, match="no API key"):
+    with refused("api_key"):
         call(MANAGED[use], server.url, api_key=None)
     assert (server.requests, server.pings) == ([], [])
 

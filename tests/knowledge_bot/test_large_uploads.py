@@ -128,7 +128,6 @@ async def test_a_cancelled_upload_leaves_the_file_closed_and_the_client_usable(s
         task.cancel()
         with pytest.raises(asyncio.CancelledError) as caught:
             await task
-        assert any("cannot have acted" in note for note in caught.value.__notes__)
         assert vars(caught.value)["delivery"] is Delivery.NOT_DELIVERED
         await client.upload_source(name="n", collections="col_1", file=b"x")
     assert str(path) not in [

@@ -40,11 +40,9 @@ def test_an_error_shows_code_message_request_id_and_what_to_do(call, scripted):
     error = caught.value
     assert (error.status_code, error.code, error.request_id) == (402, "quota_exceeded", "req-7")
     assert error.message == "10 of 10 sources used"
-    assert str(error).startswith(
-        f"POST /sources/write to {server.url}/public/v1 was answered with 402 [quota_exceeded] "
-        "(request id req-7): 10 of 10 sources used. Raise "
-    )
-    assert str(error).endswith(" The service did not act on it.")
+    assert error.delivery is Delivery.REFUSED
+    inserted = ("POST /sources/write", server.url, "402", error.code, "req-7", error.message)
+    assert all(part in str(error) for part in (*inserted, PaymentRequiredError.advice))
 
 
 def test_what_an_error_says_can_be_printed_anywhere(call, scripted):
@@ -91,9 +89,10 @@ def test_an_answer_that_cannot_be_read_is_shown_in_short(call, scripted, body, w
 
 def test_a_short_key_leaves_our_own_sentences_alone(call, scripted):
     server = scripted(answer(302, headers={"Location": "https://key.example/the-service"}))
-    with pytest.raises(UnexpectedResponseError, match="the API key would go along") as caught:
+    with pytest.raises(UnexpectedResponseError) as caught:
         call(create, server.url, api_key="key")
-    assert "redirects to https://***.example/the-service" in str(caught.value)
+    assert "https://***.example/the-service" in str(caught.value)
+    assert str(caught.value).count("***") == 1
 
 
 def test_an_error_that_repeats_the_key_does_not_show_it(call, scripted):

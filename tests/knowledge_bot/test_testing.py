@@ -25,7 +25,7 @@ from knowledge_bot import (
     UnexpectedResponseError,
 )
 from knowledge_bot.ingest import Text, ingest
-from knowledge_bot.testing import MemoryService, no_waiting
+from knowledge_bot.testing import NOT_FOUND, MemoryService, no_waiting
 from knowledge_bot.transcripts import Turn, render
 from refusals import refused
 
@@ -96,7 +96,7 @@ def test_both_clients_ask_and_feed_without_sockets(call, wrapped):
         ),
     )
     assert again.conversation_id == first.conversation_id
-    assert "could not find" in again.answer
+    assert again.answer == NOT_FOUND
     assert call(service, lambda c: c.send_message(bot_id="bot_2", content="ah")).answer == "AH"
     held = call(service, lambda client: client.list_conversations("bot_1"))
     assert [each.id for each in held] == [first.conversation_id]
@@ -212,9 +212,9 @@ def test_what_the_interface_does_not_allow_is_refused(call, method, arguments, c
 
 @pytest.mark.parametrize("wrong", [{"bots": {"nobody": {}}}, {"collections": ["house"]}])
 def test_a_service_of_wrong_ids_is_refused(wrong):
-    with pytest.raises(ConfigurationError, match="not an id of the form"):
+    with pytest.raises(ConfigurationError):
         MemoryService(**wrong)
-    with pytest.raises(ConfigurationError, match="several ids"):
+    with refused("collections"):
         MemoryService(collections="col_1")
 
 
@@ -258,7 +258,7 @@ def test_nor_does_it_wait_for_what_a_test_lets_the_service_ask_for(memory_servic
 
 
 def test_the_fixture_waits_for_nothing_and_names_no_other_service(memory_service):
-    with pytest.raises(ConfigurationError, match="no base URL"):
+    with refused("base_url"):
         Client("key")
     client = Client("key", URL, transport=memory_service.transport)
     memory_service.fail_next(429, retry_after=120)

@@ -68,10 +68,10 @@ def test_a_proxy_that_cannot_be_reached_is_named_and_has_delivered_nothing(call,
     with pytest.raises(ConnectionFailedError) as caught:
         call(create, ELSEWHERE, max_retries=0)
     assert caught.value.delivery is Delivery.NOT_DELIVERED
-    place = f"no connection to {ELSEWHERE}/public/v1 through the proxy http://127.0.0.1:9:"
-    assert place in str(caught.value)
+    assert f"{ELSEWHERE}/public/v1 " in str(caught.value)
+    assert " http://127.0.0.1:9:" in str(caught.value)
     assert "hidden-word" not in str(caught.value)
-    assert "Check the proxy's address" in str(caught.value)
+    assert ConnectionFailedError.advice not in str(caught.value)
 
 
 def test_a_proxy_is_logged_in_to_with_what_its_address_says(call, scripted, monkeypatch):
@@ -141,9 +141,9 @@ def test_a_trusted_certificate_is_accepted(call, certified):
 
 def test_a_certificate_that_is_not_trusted_is_reported_with_what_to_do(call, certified):
     server, _ = certified(answer(body=SOURCE))
-    with pytest.raises(ConnectionFailedError, match="verify= or SSL_CERT_FILE") as caught:
+    with pytest.raises(ConnectionFailedError, match="SSL_CERT_FILE") as caught:
         call(create, server.url, max_retries=0)
-    assert "Check the base URL, and that the service runs" not in str(caught.value)
+    assert ConnectionFailedError.advice not in str(caught.value)
     assert call(create, server.url, verify=False).id == "src_1"
 
 
@@ -189,7 +189,7 @@ def test_an_error_without_encryption_speaks_of_none(call):
     with pytest.raises(ConnectionFailedError) as caught:
         call(create, "http://127.0.0.1:9", max_retries=0)
     assert "ssl" not in str(caught.value).lower()
-    assert "Check the base URL" in str(caught.value)
+    assert ConnectionFailedError.advice in str(caught.value)
 
 
 # An upload that is refused before it was sent -----------------------------------------------------
@@ -321,7 +321,7 @@ def test_a_transport_of_the_user_gets_the_request_and_is_closed_with_the_client(
     assert (first.timeout, second.timeout) == (3, 7)
     assert dict(first.headers)["X-API-KEY"] == KEY
     assert KEY not in repr(first)
-    with pytest.raises(TypeError, match="cannot be pickled"):
+    with pytest.raises(TypeError):
         pickle.dumps(client)
     with pytest.raises(ConfigurationError):
         Client(KEY, "https://service.test", transport=transport, http_client=httpx.Client())
@@ -365,7 +365,7 @@ def test_the_error_of_a_transport_is_the_cause_and_shown_once():
     client = Client(KEY, "https://service.test", transport=Recorded(fail), max_retries=0)
     with pytest.raises(ConnectionFailedError) as caught:
         create(client)
-    assert str(caught.value).count("Check the base URL") == 1
+    assert str(caught.value).count(ConnectionFailedError.advice) == 1
     assert isinstance(caught.value.__cause__, ConnectionFailedError)
 
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calls import KEY
-from knowledge_bot import AsyncClient, Client, ConfigurationError
+from knowledge_bot import AsyncClient, Client, ConfigurationError, Delivery
 from knowledge_bot.checks import CheckStop, Question, acheck, check
 from knowledge_bot.testing import MemoryService
 from refusals import refused
@@ -144,32 +144,27 @@ def test_a_service_that_is_away_is_reported(run, serve):
     bots.server.stop()
     report = run(bots, "bot_1", [OPEN, LEADS])
     assert verdicts(report) == ["unanswered", "unanswered"]
-    reason = report.results[0].reason
-    assert reason.startswith("No answer: POST /messages: no connection to ")
-    assert "The message may have been sent" not in reason
+    assert report.results[0].error.delivery is Delivery.NOT_DELIVERED
     assert (report.ok, report.stopped) == (False, None)
 
 
 @pytest.mark.parametrize(
-    ("reply", "expected"),
+    ("reply", "delivery"),
     [
-        (close, "The message may have been sent."),
-        (silence, "The message may have been sent."),
-        (answer(500, {"message": "x"}), "The message may have been sent."),
-        (answer(429, {"message": "slow down"}), "was answered with 429: slow down"),
-        (answer(200, b"junk"), "The message may have been sent."),
-        (answer(409, {"message": "x"}), "was answered with 409"),
+        *((close, Delivery.UNKNOWN), (silence, Delivery.UNKNOWN)),
+        *((answer(500), Delivery.UNKNOWN), (answer(200, b"junk"), Delivery.UNKNOWN)),
+        *((answer(429), Delivery.REFUSED), (answer(409), Delivery.REFUSED)),
     ],
 )
 def test_a_lost_answer_has_not_passed_and_is_asked_again_where_there_is_time(
-    serve, reply, expected
+    serve, reply, delivery
 ):
     replies = iter([reply])
     bots = serve(bot_1=lambda asked: next(replies, "At 9:30."))
     with Client(KEY, bots.url, max_retries=0, timeout=0.5) as client:
         report = check(client, "bot_1", [OPEN])
         assert verdicts(report) == ["unanswered"]
-        assert expected in report.results[0].reason
+        assert report.results[0].error.delivery is delivery
         replies = iter([reply])
         report = check(client, "bot_1", [OPEN], wait=20, interval=0.2)
     assert (verdicts(report), report.results[0].attempts) == (["passed"], 2)
@@ -311,7 +306,6 @@ def test_an_answer_that_does_not_come_holds_up_no_end(run, serve, monkeypatch):
     report = run(bots, "bot_1", [OPEN, LEADS], stop=stop)
     assert time.monotonic() - began < 20
     assert verdicts(report) == ["unanswered", "passed"]
-    assert "The message may have been sent" in report.results[0].reason
     assert report.results[0].attempts == 1
 
 
@@ -338,9 +332,10 @@ from knowledge_bot.checks import Question, check
 
 with Client({KEY!r}, {bots.url!r}) as client:
     print("asking", flush=True)
-    print(check(client, "bot_1", [
+    report = check(client, "bot_1", [
         Question(ask={OPEN.ask!r}, contains="9:30"), Question(ask={LEADS.ask!r}, contains="Mia")
-    ], wait=600, interval=300))
+    ], wait=600, interval=300)
+    print(report.passed, report.failed, report.stopped)
 """
     with subprocess.Popen(
         [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -350,9 +345,7 @@ with Client({KEY!r}, {bots.url!r}) as client:
         running.send_signal(signal.SIGINT)
         stdout, stderr = running.communicate(timeout=20)
     assert (running.returncode, stderr) == (0, "")
-    assert "passed          1" in stdout
-    assert "1 of 2 passed" in stdout
-    assert "Stopped: it was interrupted." in stdout
+    assert stdout == "asking\n1 1 requested\n"
 
 
 def test_many_questions_leave_nothing_behind(serve):
@@ -393,8 +386,7 @@ def test_an_expression_that_never_ends_does_not_hold_up_the_others(run, serve, m
         on_result=lambda one: settled.setdefault(one.question.ask, time.monotonic() - began),
     )
     assert verdicts(report) == ["failed"] + ["passed"] * 20
-    assert "could not be matched" in report.results[0].reason
-    assert "within 0.5 s" in report.results[0].reason
+    assert "0.5 s" in report.results[0].reason
     assert max(settled[one.ask] for one in others) < settled["Endless?"]
 
 
@@ -427,7 +419,7 @@ def test_bad_arguments_are_refused_before_anything_is_sent(run, serve, wrong):
 
 def test_a_client_that_cannot_ask_is_refused(serve, client_of):
     bots = serve(bot_1={})
-    with Client(None, bots.url) as client, pytest.raises(ConfigurationError, match="no API key"):
+    with Client(None, bots.url) as client, refused("api_key"):
         check(client, "bot_1", [OPEN])
     with pytest.raises(ConfigurationError, match="closed"):
         check(client, "bot_1", [OPEN])

@@ -91,8 +91,9 @@ def test_what_cannot_be_read_is_reported_with_its_place(written, name, text, whe
 @pytest.mark.parametrize("name", ["missing.toml", "folder.toml", "a\0b.toml"])
 def test_a_file_that_cannot_be_opened_is_reported(tmp_path, name):
     (tmp_path / "folder.toml").mkdir()
-    with pytest.raises(ConfigurationError, match="cannot be read: "):
+    with pytest.raises(ConfigurationError) as caught:
         load_questions(tmp_path / name)
+    assert str(caught.value).startswith(f"{tmp_path / name}: ")
 
 
 @given(
@@ -108,10 +109,12 @@ def test_a_file_that_cannot_be_opened_is_reported(tmp_path, name):
 def test_lines_of_json_come_back_as_they_were(written, given):
     file = written("q.jsonl", "\n".join(map(json.dumps, given)))
     made = [Question(**one) for one in given]
-    if len({one.id for one in made}) == len(made):
+    ids = [one.id for one in made]
+    twice = next((one for one in ids if ids.count(one) > 1), None)
+    if twice is None:
         assert load_questions(file) == made
     else:  # an empty list says no more than none
-        with pytest.raises(ConfigurationError, match="has the id"):
+        with pytest.raises(ConfigurationError, match=twice):
             load_questions(file)
 
 

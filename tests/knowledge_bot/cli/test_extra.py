@@ -36,14 +36,11 @@ def without(program, tmp_path):
 
 
 @pytest.mark.parametrize("arguments", [(), ("bots",)])
-@pytest.mark.parametrize(
-    ("blocked", "named"),
-    [(["click"], "click"), (["rich"], "rich"), (["click", "rich"], "click and rich")],
-)
-def test_it_says_in_a_sentence_what_to_install(without, blocked, named, arguments):
+@pytest.mark.parametrize("blocked", [["click"], ["rich"], ["click", "rich"]])
+def test_it_says_in_a_sentence_what_to_install(without, blocked, arguments):
     done = without(blocked, *arguments)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == f"Error: kbot needs {named}: pip install 'knowledge-bot[cli]'\n"
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert all(part in done.stderr for part in (*blocked, "'knowledge-bot[cli]'"))
 
 
 def test_a_part_that_is_missing_is_reported_by_the_command_that_needs_it(
@@ -55,7 +52,5 @@ def test_a_part_that_is_missing_is_reported_by_the_command_that_needs_it(
         ["watchfiles"], "ingest", "folder", str(tmp_path), "--watch", "--collection", "col_1"
     )
     assert done.returncode == 1
-    assert (
-        "needs watchfiles, which is not installed; pip install 'knowledge-bot[cli]'" in done.stderr
-    )
+    assert all(part in done.stderr for part in ("watchfiles", "'knowledge-bot[cli]'"))
     assert "Traceback" not in done.stderr

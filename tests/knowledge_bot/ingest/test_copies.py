@@ -198,7 +198,7 @@ def test_the_database_of_another_program_is_not_written_to(filled, tmp_path):
 
 
 def test_a_ledger_that_is_not_there_cannot_be_copied(tmp_path):
-    with pytest.raises(LedgerError, match="there is no ledger"):
+    with pytest.raises(LedgerError):
         Ledger(tmp_path / "no.db").copy_to(tmp_path / "other.db")
     assert list(tmp_path.iterdir()) == []
 

@@ -261,7 +261,7 @@ def test_nothing_is_gone_where_an_item_is_none(ingested, ledger):
 
 def test_what_is_skipped_by_name_does_not_hide_what_is_gone(ingested, ledger):
     ingested(texts(5))
-    assert ingested([*texts(4), Skipped(".git", "it is hidden")]).gone == 1
+    assert ingested([*texts(4), Skipped(".git", "hidden")]).gone == 1
 
 
 def test_an_item_that_fails_is_there_all_the_same(ingested, ledger, service, tmp_path):
@@ -326,7 +326,6 @@ def test_more_than_the_limit_is_withheld_until_asked_for(ingested, ledger):
     report = ingested(texts(4))
     assert (report.gone, report.gone_withheld) == (0, 6)
     assert gone(ledger) == []
-    assert "gone, but withheld 6" in str(report)
     assert ingested(texts(4), gone_limit=0.6).gone == 6
     assert len(gone(ledger)) == 6
 

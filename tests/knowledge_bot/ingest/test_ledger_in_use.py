@@ -96,7 +96,6 @@ def test_a_ledger_that_stays_locked_ends_the_run_and_nothing_is_sent(
     with locked(tmp_path / "ledger.db"):
         report = send(texts(50), ledger_wait=0.3, ledger=ledger)
     assert report.stopped is Stop.LEDGER
-    assert "another process has held a lock" in report.stop_reason
     assert service.arrived == []
     assert send(texts(50), ledger=ledger).created == 50
 
@@ -136,7 +135,7 @@ def test_the_same_item_twice_waits_for_a_locked_ledger_without_planning(
     assert report.created == 1
     assert report.unchanged + report.skipped == 2
     assert service.arrived == ["a"]
-    assert len([one for one in statements if "FROM kbot_items" in one]) < 20
+    assert len([one for one in statements if " kbot_items" in one]) < 20
     assert time.process_time() - began < 1.0
 
 
@@ -223,13 +222,12 @@ def test_claims_whose_commit_was_not_answered_are_unknown_at_once(
         texts(50), ledger_wait=0.5, ledger=Ledger(pooler(postgresql, lost)), concurrency=4
     )
     assert report.stopped is Stop.LEDGER
-    told = {one.key: one.error for one in report.failures if one.kind == "unknown"}
-    assert any("nothing was sent, but the ledger" in one for one in told.values())
+    told = {one.key for one in report.failures if one.kind == "unknown"}
     service.judge = lambda name, times: None
     later = send(texts(50), ledger=Ledger(postgresql))
     unknown = {one.key for one in later.failures if one.kind == "unknown"}
     assert unknown
-    assert unknown <= told.keys()
+    assert unknown <= told
     assert len(service.arrived) == len(set(service.arrived))
 
 
@@ -300,8 +298,9 @@ def test_a_ledger_in_the_folder_that_is_fed_is_no_document(send, service, tmp_pa
         assert (report.created, report.superseded) == (created, 0)
         assert report.skipped >= 1
     assert [name for name in service.created if "ledger" in name] == ["ledger.db.md"]
-    skipped = [one for one in report.failures if one.kind == "skipped"]
-    assert {one.error for one in skipped} == {"it is the ledger of this run"}
+    skipped = {one.name for one in report.failures if one.kind == "skipped"}
+    assert "ledger.db" in skipped
+    assert skipped <= {"ledger.db", "ledger.db-shm", "ledger.db-wal", "ledger.db.version-3-2"}
 
 
 def test_a_ledger_of_another_run_is_no_document(send, service, tmp_path):

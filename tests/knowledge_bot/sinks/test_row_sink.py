@@ -120,10 +120,10 @@ class TestRowSink(SinkContract):
         texts = ("A", "B")
         for _ in range(2):
             parts = [sink.write_part([{"id": "pp", "body": text}]) for text in texts]
-            with pytest.raises(IncompleteIngestionError, match="two parts of this job") as caught:
+            with pytest.raises(IncompleteIngestionError) as caught:
                 sink.finish(pickle.loads(pickle.dumps(parts)))
             assert caught.value.report.invalid == 1
-            assert "pp: invalid" in str(caught.value)
+            assert [one.name for one in caught.value.report.failures] == ["pp"]
             texts = ("A", "C")
         report = sink.finish([sink.write_part([{"id": "pp", "body": "D"}])])
         assert (report.created, report.superseded) == (1, 1)
@@ -140,7 +140,8 @@ class TestRowSink(SinkContract):
         parts = [sink.write_part([*rows_of(0, 1), {"id": None, "body": "A"}]) for _ in range(2)]
         with pytest.raises(IncompleteIngestionError) as caught:
             sink.finish(parts)
-        assert "row 2 of part 1, row 2 of part 2: invalid, its key is empty." in str(caught.value)
+        names = [one.name for one in caught.value.report.failures]
+        assert names == ["row 2 of part 1", "row 2 of part 2"]
 
     @pytest.mark.parametrize("value", [float("nan"), Decimal("NaN"), NAType()])
     def test_a_missing_value_of_pandas_is_no_text(self, service, options, write, value):
@@ -148,9 +149,8 @@ class TestRowSink(SinkContract):
             write(
                 [*rows_of(0, 1), {"id": value, "body": "A"}, {"id": "a", "body": value}], **options
             )
-        told = str(caught.value)
-        assert "row 2: invalid, its key is empty" in told
-        assert "the row 'a': invalid, it has no text" in told
+        told = {(one.name, one.kind) for one in caught.value.report.failures}
+        assert told == {("row 2", "invalid"), ("the row 'a'", "invalid")}
         assert service.created == ["r0"]
 
     @pytest.mark.parametrize("value", [["a"], {"a": 1}, True, object()])
