@@ -85,7 +85,7 @@ def test_a_service_that_is_away_for_a_while_is_waited_for(bot, connect, reply):
     waiting, store = TaskInstance(), StateStore()
     bot.knows[OPENING["ask"]] = reply
     if reply is silence:
-        connect(bot.url, max_retries=0, timeout=1)
+        connect(bot.url, max_retries=0, timeout=0.5)
     assert not poke(waiting, store)
     bot.knows.update(RIGHT)
     connect(bot.url, max_retries=0, timeout=10)

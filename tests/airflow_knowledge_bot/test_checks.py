@@ -289,7 +289,7 @@ def test_a_number_out_of_its_range_is_refused_when_the_dag_is_parsed(options):
 def test_a_lost_answer_is_asked_again_by_the_next_try_alone(bot, connect, reply):
     bot.knows[PARKING["ask"]] = reply
     if reply is silence:
-        connect(bot.url, max_retries=0, timeout=1)
+        connect(bot.url, max_retries=0, timeout=0.5)
     store = StateStore()
     result, said = failed(
         checking(), AirflowException, "unanswered: .*Where do visitors park", task_state_store=store
@@ -305,7 +305,7 @@ def test_a_lost_answer_is_asked_again_by_the_next_try_alone(bot, connect, reply)
 
 def test_a_service_that_is_away_is_not_asked_all_questions(bot, connect):
     bot.reply_to = lambda received: silence
-    connect(bot.url, max_retries=0, timeout=1)
+    connect(bot.url, max_retries=0, timeout=0.5)
     many = [{"ask": f"Question {number}?", "contains": "y"} for number in range(200)]
     result, said = failed(checking(questions=many), AirflowException, "unanswered")
     assert 10 <= len(bot.requests) <= 16
@@ -365,7 +365,8 @@ def test_what_is_kept_of_a_question_is_small_and_tells_nothing(bot):
     assert store.writes < 30
 
 
-def test_a_task_that_ends_in_the_middle_has_kept_what_passed(bot):
+def test_a_task_that_ends_in_the_middle_has_kept_what_passed(bot, monkeypatch):
+    monkeypatch.setattr("knowledge_bot.checks._run._GRACE", 0.5)  # seconds
     arrived, store = threading.Event(), StateStore()
 
     def held(connection):

@@ -52,7 +52,7 @@ def test_a_wrong_base_url_fails_for_good(connected, connect):
 @pytest.mark.parametrize("kind", ["text", "upload", "question"])
 def test_a_post_that_may_have_arrived_is_not_sent_again(connect, scripted, tmp_path, reply, kind):
     server = scripted(reply)
-    connect(server.url, timeout=1 if reply is silence else 30, default_collection_id="col_house")
+    connect(server.url, timeout=0.5 if reply is silence else 30, default_collection_id="col_house")
     file = tmp_path / "tides.txt"
     file.write_text("High tide is at 6:12.")
     operator = {"text": text(), "upload": upload(file=str(file)), "question": question()}[kind]

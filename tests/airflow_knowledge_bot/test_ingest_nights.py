@@ -136,7 +136,8 @@ def test_counts_are_those_of_all_tries(dags, service):
     assert (xcom["created"], xcom["unchanged"]) == (0, 2)
 
 
-def test_a_long_run_says_how_far_it_is(dags, service, ledger):
+def test_a_long_run_says_how_far_it_is(dags, service, ledger, monkeypatch):
+    monkeypatch.setattr("airflow_knowledge_bot.progress._INTERVAL", 1.0)  # seconds
     dag = dags.load(
         f"""
         import itertools, time

@@ -34,7 +34,7 @@ async def events(waiting):
 @pytest.mark.parametrize("reply", [answer(503), close, silence])
 async def test_passing_failures_are_tolerated(connect, scripted, reply):
     server = scripted(reply, reply, answer(body="pong"))
-    connect(server.url, max_retries=0, timeout=1 if reply is silence else 30)
+    connect(server.url, max_retries=0, timeout=0.5 if reply is silence else 30)
     (event,) = await events(trigger())
     assert event["status"] == "ready"
     assert len(server.requests) == 3

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from in_process import OnAPort
 from knowledge_bot import Client
-from knowledge_bot_service import LocalService
 
 HANDBOOK = Path(__file__).parents[2] / "examples" / "handbook"
 LENDING = {"borrowing.md", "damage-and-loss.md", "membership.md", "reservations.md"}
@@ -62,17 +62,17 @@ class Services:
         self._folder = folder
 
     @contextmanager
-    def running(self, kind: str, data: Path) -> Iterator[LocalService]:
+    def running(self, kind: str, data: Path) -> Iterator[OnAPort]:
         """Run a service on a copy of the data that it would have after being fed."""
         shutil.copytree(self._fed(kind), data)
-        with LocalService(data, **KINDS[kind]) as service:
+        with OnAPort(data, **KINDS[kind]) as service:
             yield service
 
     def _fed(self, kind: str) -> Path:
         data = self._folder / kind
         if not data.exists():
             with (
-                LocalService(data, **KINDS[kind]) as service,
+                OnAPort(data, **KINDS[kind]) as service,
                 Client(service.api_key, service.base_url) as client,
             ):
                 for file in sorted(HANDBOOK.iterdir()) if kind != "bot_default" else ():
@@ -83,7 +83,7 @@ class Services:
         return data
 
 
-def environment(service: LocalService, home: Path, path: Path) -> dict[str, str]:
+def environment(service: OnAPort, home: Path, path: Path) -> dict[str, str]:
     """Return the environment of a reader who has set up what a page begins with.
 
     Args:

@@ -149,10 +149,10 @@ def test_openais_client_asks_once_though_its_time_is_short(address, bots, held):
 
 
 def test_as_many_as_may_be_are_asked_at_once_each_in_its_own_conversation(start, bots, held):
-    address = start(parallel=256)
+    address = start(parallel=64)
 
     async def ask_all():
-        limits = httpx.Limits(max_connections=300)
+        limits = httpx.Limits(max_connections=80)
         async with httpx.AsyncClient(headers=HEADERS, limits=limits, timeout=60) as http:
             tasks = [
                 asyncio.create_task(
@@ -160,16 +160,16 @@ def test_as_many_as_may_be_are_asked_at_once_each_in_its_own_conversation(start,
                         f"{address}/v1/responses", json={"model": "bot_guide", "input": f"{n}?"}
                     )
                 )
-                for n in range(256)
+                for n in range(64)
             ]
-            assert await until_awaited(lambda: len(bots.contents) >= 256)
+            assert await until_awaited(lambda: len(bots.contents) >= 64)
             held.set()
             return await asyncio.gather(*tasks)
 
     answers = asyncio.run(ask_all())
     assert {each.status_code for each in answers} == {200}
-    assert len({each.json()["conversation"]["id"] for each in answers}) == 256
-    assert sorted(bots.contents) == sorted(f"{n}?" for n in range(256))
+    assert len({each.json()["conversation"]["id"] for each in answers}) == 64
+    assert sorted(bots.contents) == sorted(f"{n}?" for n in range(64))
 
 
 @pytest.mark.parametrize(

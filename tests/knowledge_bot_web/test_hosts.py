@@ -167,7 +167,7 @@ def test_the_next_address_is_tried_when_one_does_not_answer(server: Server) -> N
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a full backlog drops connections there")
 def test_an_address_that_says_nothing_leaves_time_for_the_next(server: Server) -> None:
-    policy = FetchPolicy(allow=(ip_network("127.0.0.0/8"),), timeout=4.0)
+    policy = FetchPolicy(allow=(ip_network("127.0.0.0/8"),), timeout=2.0)
     both = ["127.0.0.9", "127.0.0.1"]
     with socket.socket() as silent, socket.socket() as first, socket.socket() as second:
         silent.bind(("127.0.0.9", server.port))

@@ -1,6 +1,7 @@
 """Services in the test's own process, for whatever does not test sockets and processes."""
 
 import asyncio
+import socket
 import tempfile
 import threading
 from collections.abc import Coroutine
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import httpx
+import uvicorn
 
 from knowledge_bot_service import Service
 
@@ -57,6 +59,29 @@ class InProcess:
         response = await transport.handle_async_request(request)
         content = await response.aread()
         return httpx.Response(response.status_code, headers=response.headers, content=content)
+
+
+class OnAPort(InProcess):
+    """The same at an address that other programs reach: a second less than a `LocalService`."""
+
+    def start(self) -> None:
+        super().start()
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=2048)
+        self.base_url = f"http://127.0.0.1:{self._listener.getsockname()[1]}/public/v1"
+        # The service has started, in the loop in which it is served.
+        self._server = uvicorn.Server(
+            uvicorn.Config(
+                self._service, lifespan="off", log_config=None, timeout_graceful_shutdown=2
+            )
+        )
+        serving = self._server.serve(sockets=[self._listener])
+        self._served = asyncio.run_coroutine_threadsafe(serving, _loop())
+
+    def stop(self) -> None:
+        self._server.should_exit = True
+        self._served.result()
+        self._listener.close()
+        super().stop()
 
 
 class Transport(httpx.BaseTransport):

@@ -19,7 +19,7 @@ from waiting import until
 
 MIB = 1024 * 1024
 
-HEAD_SECONDS, BODY_SECONDS = 1.0, 2.0
+HEAD_SECONDS, BODY_SECONDS = 0.5, 1.0
 
 Address = tuple[str, int]
 
@@ -187,7 +187,7 @@ def test_requests_without_end_take_no_memory(service: LocalService, address: Add
     grown = []
     for _ in range(2):  # what a process takes once, in whichever test comes first, is not meant
         before = resident(service.pid)
-        with socket.create_connection(address, timeout=2) as connection:
+        with socket.create_connection(address, timeout=0.5) as connection:
             # Nobody reads the answers, so that the service must not read for ever either.
             with contextlib.suppress(OSError):
                 for _ in range(40):
@@ -198,7 +198,7 @@ def test_requests_without_end_take_no_memory(service: LocalService, address: Add
 
 
 @pytest.mark.parametrize(
-    ("what", "drops"), [("head", 0), ("head", 20), ("body", 4)], ids=["silent", "head", "body"]
+    ("what", "drops"), [("head", 0), ("head", 10), ("body", 4)], ids=["silent", "head", "body"]
 )
 def test_a_request_that_does_not_end_or_drips_is_given_up(
     service: LocalService, address: Address, what: str, drops: int
@@ -227,13 +227,13 @@ def test_an_upload_over_a_slow_line_arrives(service: LocalService) -> None:
     parts = [
         b'--%s\r\nContent-Disposition: form-data; name="value"\r\n\r\n%s\r\n' % (boundary, value),
         b'--%s\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\n' % boundary,
-        *[b"The line is slow, and the text arrives.\n" * 10] * 20,
+        *[b"The line is slow, and the text arrives.\n" * 10] * 12,
         b"\r\n--%s--\r\n" % boundary,
     ]
 
     def slowly() -> Iterator[bytes]:
         for part in parts:
-            time.sleep(0.15)
+            time.sleep(0.1)
             yield part
 
     with client_of(service) as http:
