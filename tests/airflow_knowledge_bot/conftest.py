@@ -18,7 +18,7 @@ import pytest
 from answering_bot import Bot
 from calls import KEY, SOURCE
 from dag_runs import Dags
-from knowledge_bot_service import LocalService
+from in_process import OnAPort
 from postgresql_server import postgresql
 from scripted_server import ScriptedServer, answer
 
@@ -65,9 +65,9 @@ def dags(tmp_path_factory: pytest.TempPathFactory) -> Dags:
 
 
 @pytest.fixture(scope="session")
-def service() -> Iterator[LocalService]:
+def service() -> Iterator[OnAPort]:
     """A real service with the collection `col_house` and the bot `bot_guide` over it."""
-    with LocalService(
+    with OnAPort(
         collections={"col_house": "House"},
         bots={"bot_guide": ["col_house"]},
         allow_fetch=("127.0.0.1/32",),
@@ -76,7 +76,7 @@ def service() -> Iterator[LocalService]:
 
 
 @pytest.fixture
-def connected(service: LocalService, connect: Callable[..., None]) -> LocalService:
+def connected(service: OnAPort, connect: Callable[..., None]) -> OnAPort:
     """The service, with the connection and its defaults pointing to it."""
     connect(
         service.base_url,

@@ -6,9 +6,9 @@ import airflow.sdk.exceptions
 import pytest
 
 from calls import KEY
+from in_process import OnAPort
 from knowledge_bot import Client
 from knowledge_bot.ingest import Ledger, Text, from_folder, ingest
-from knowledge_bot_service import LocalService
 from scripted_server import close
 
 pytestmark = [
@@ -135,7 +135,7 @@ def emptied(connect, ledger, tmp_path):
     files = [folder / f"{number}.txt" for number in range(8)]
     for file in files:
         file.write_text(f"File {file.name}.")
-    with LocalService(collections={"col_1": "House"}) as service:
+    with OnAPort(collections={"col_1": "House"}) as service:
         connect(service.base_url, password=service.api_key)
         yield service, folder, files
 

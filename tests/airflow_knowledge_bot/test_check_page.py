@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from knowledge_bot_service import LocalService
+from in_process import OnAPort
 
 pytestmark = pytest.mark.integration
 
@@ -40,7 +40,7 @@ def test_the_dags_run_as_they_stand(dags, connect, monkeypatch, tmp_path):
     ledger = {"conn_type": "sqlite", "host": str(tmp_path / "ledger.db")}
     monkeypatch.setenv("AIRFLOW_CONN_KNOWLEDGE_BOT_LEDGER_DEFAULT", json.dumps(ledger))
     ran = []
-    with LocalService(
+    with OnAPort(
         collections={"col_handbook": "Handbook"},
         bots={"bot_guide": ["col_handbook"], "bot_desk": ["col_handbook"]},
     ) as service:

@@ -12,10 +12,10 @@ from airflow_knowledge_bot.operators import (
     KnowledgeBotCreateTextSourceOperator,
     KnowledgeBotIngestOperator,
 )
+from in_process import OnAPort
 from knowledge_bot import UnsupportedError
 from knowledge_bot._endpoints import Endpoints
 from knowledge_bot.ingest import Ledger
-from knowledge_bot_service import LocalService
 from page_server import answer as page_answer
 from page_server import serving
 
@@ -27,7 +27,7 @@ BROKEN = b"%PDF-1.4\nThis is no PDF."
 @pytest.fixture
 def service(connect):
     """A service of the test's own: what others have sent would answer, too."""
-    with LocalService(
+    with OnAPort(
         collections={"col_1": "House"}, bots={"bot_1": ["col_1"]}, allow_fetch=("127.0.0.1/32",)
     ) as running:
         connect(

@@ -13,9 +13,9 @@ from airflow_knowledge_bot._compat import AirflowFailException
 from airflow_knowledge_bot.hooks import KnowledgeBotHook
 from airflow_knowledge_bot.notifications import KnowledgeBotTextNotifier
 from calls import KEY
+from in_process import OnAPort
 from knowledge_bot import Client, KnowledgeBotError
 from knowledge_bot.ingest import Ledger, Text, ingest
-from knowledge_bot_service import LocalService
 from scripted_server import answer, close
 
 pytestmark = pytest.mark.integration
@@ -133,7 +133,7 @@ def run(dags, monkeypatch, tmp_path):
 
 
 def test_its_dags_run_and_hand_on_what_it_says(run):
-    with LocalService(
+    with OnAPort(
         collections={"col_handbook": "Handbook", "col_operations": "Operations"},
         bots={"bot_guide": ["col_handbook"], "bot_night": ["col_operations"]},
     ) as service:

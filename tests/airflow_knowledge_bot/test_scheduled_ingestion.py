@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from calls import KEY
-from knowledge_bot_service import LocalService
+from in_process import OnAPort
 
 pytestmark = pytest.mark.integration
 
@@ -46,7 +46,7 @@ def runner(dags, monkeypatch, capfd):
 
 
 def test_two_variables_make_the_runner_use_a_service_of_yours(runner):
-    with LocalService(api_key=KEY) as service:
+    with OnAPort(api_key=KEY) as service:
         code, printed = runner(service)
         accepted = sorted(source.name for source in service.sources())
     assert code == 0, printed
@@ -58,7 +58,7 @@ def test_two_variables_make_the_runner_use_a_service_of_yours(runner):
 
 
 def test_the_runner_tells_which_task_failed(runner):
-    with LocalService(api_key=KEY) as service:
+    with OnAPort(api_key=KEY) as service:
         code, printed = runner(service, "--collection", "col_unknown")
     assert code == 1
     assert "Failed tasks: documents." in printed

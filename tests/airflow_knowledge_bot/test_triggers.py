@@ -11,8 +11,8 @@ import pytest
 
 from airflow_knowledge_bot.triggers import KnowledgeBotAnswerTrigger, KnowledgeBotPingTrigger
 from calls import KEY
+from in_process import OnAPort
 from knowledge_bot import Client
-from knowledge_bot_service import LocalService
 from scripted_server import answer, close, silence
 from waiting import until, until_awaited
 
@@ -148,7 +148,7 @@ def test_the_first_trigger_of_a_triggerer_imports_the_client_outside_the_event_l
 def new(connect):
     """A service of the test's own, and a client of it."""
     with (
-        LocalService(collections={"col_house": "House", "col_other": "Other"}) as running,
+        OnAPort(collections={"col_house": "House", "col_other": "Other"}) as running,
         Client(running.api_key, running.base_url) as client,
     ):
         connect(running.base_url, password=running.api_key)

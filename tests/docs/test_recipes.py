@@ -12,7 +12,7 @@ import yaml
 from docs.pages import DOCS, blocks
 from docs.services import HANDBOOK
 from docs.test_blocks import PROGRAMS
-from knowledge_bot_service import LocalService
+from in_process import OnAPort
 
 NIGHTS = DOCS / "recipes" / "every-night.md"
 CI = DOCS / "recipes" / "ci.md"
@@ -80,7 +80,7 @@ def login(service, home):
 
 
 def test_a_good_night_under_cron_writes_no_mail_and_a_line_of_counts(home):
-    with LocalService(home / "data") as service:
+    with OnAPort(home / "data") as service:
         login(service, home)
         night = as_cron(here(crontab(), home), home)
     assert (night.returncode, night.stdout, night.stderr) == (0, "", "")
@@ -88,7 +88,7 @@ def test_a_good_night_under_cron_writes_no_mail_and_a_line_of_counts(home):
 
 
 def test_a_bad_night_under_cron_is_mailed(home):
-    with LocalService(home / "data") as service:
+    with OnAPort(home / "data") as service:
         login(service, home)
         # A service that is away would be waited for, a minute long.
         (home / "docs").unlink()

@@ -10,9 +10,9 @@ import pytest
 
 from calls import KEY as SERVICE_KEY
 from gateways import KEY, gateway
+from in_process import OnAPort
 from knowledge_bot import ConfigurationError
 from knowledge_bot_gateway import Admission
-from knowledge_bot_service import LocalService
 
 ASKED = {"model": "bot_guide", "messages": [{"role": "user", "content": "Who opens?"}]}
 PATHS = ["/v1/models", "/v1/chat/completions", "/v1/responses", "/mcp", "/v1/openapi.json", "/x"]
@@ -49,7 +49,7 @@ def test_a_callers_key_is_passed_through(start, bots):
 
 def test_a_key_that_the_service_refuses_is_the_callers():
     with (
-        LocalService() as service,
+        OnAPort() as service,
         gateway(service.base_url, None, keys=()) as address,
         pytest.raises(openai.AuthenticationError),
     ):

@@ -12,7 +12,7 @@ from langchain_tests.integration_tests import ChatModelIntegrationTests
 
 import mcp_conformance
 from gateways import KEY, gateway
-from knowledge_bot_service import LocalService
+from in_process import OnAPort
 
 pytestmark = pytest.mark.integration
 
@@ -21,7 +21,7 @@ BIN = Path(sys.executable).parent
 
 @pytest.fixture(scope="module")
 def address():
-    with LocalService() as service, gateway(service.base_url, service.api_key) as address:
+    with OnAPort() as service, gateway(service.base_url, service.api_key) as address:
         yield address
 
 

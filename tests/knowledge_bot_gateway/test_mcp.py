@@ -15,9 +15,9 @@ from mcp.client.streamable_http import streamable_http_client
 from answering_bot import Bots
 from calls import KEY as SERVICE_KEY
 from gateways import KEY, gateway
+from in_process import OnAPort
 from knowledge_bot import Client as ServiceClient
 from knowledge_bot.ingest import Ledger, Text, ingest
-from knowledge_bot_service import LocalService
 from scripted_server import answer, close, silence
 from waiting import until_awaited
 
@@ -28,7 +28,7 @@ MODES = ["legacy", "2026-07-28"]
 
 @pytest.fixture(scope="module")
 def service():
-    with LocalService(
+    with OnAPort(
         collections={"col_house": "House"},
         bots={"bot_guide": ["col_house"], "bot_host": ["col_house"]},
         bot_names={"bot_guide": "The Guide", "bot_host": "Der Gastgeber (Süd)"},

@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from docs.pages import DOCS, ROOT, blocks
+from in_process import OnAPort
 from knowledge_bot import Client
-from knowledge_bot_service import LocalService
 from waiting import until
 
 pytestmark = pytest.mark.integration
@@ -30,7 +30,7 @@ BLOCKS = [
 @pytest.fixture(scope="module")
 def service():
     with (
-        LocalService(
+        OnAPort(
             collections={"col_handbook": "Handbook"}, bots={"bot_guide": ["col_handbook"]}
         ) as service,
         Client(service.api_key, service.base_url) as client,

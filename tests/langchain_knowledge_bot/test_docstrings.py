@@ -12,7 +12,7 @@ from langchain_core.language_models import FakeListChatModel
 from langchain_core.runnables import RunnableLambda
 
 import langchain_knowledge_bot
-from knowledge_bot_service import LocalService
+from in_process import OnAPort
 
 # How many examples each has at least: a class shows how it is made and how it is used.
 EXAMPLES = {
@@ -40,7 +40,7 @@ class Loader(BaseLoader):
 
 @pytest.fixture(scope="module")
 def service():
-    with LocalService(
+    with OnAPort(
         collections={"col_handbook": "Handbook"}, bots={"bot_handbook": ["col_handbook"]}
     ) as running:
         yield running

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from calls import KEY
+from in_process import OnAPort
 from knowledge_bot import APIError, Bot, Client, ConfigurationError
-from knowledge_bot_service import LocalService
 from llama_index_knowledge_bot import (
     KnowledgeBotChatEngine,
     KnowledgeBotLLM,
@@ -21,7 +21,7 @@ QUESTION = "When does the library open?"
 
 @pytest.fixture(scope="module")
 def service():
-    with LocalService(
+    with OnAPort(
         collections={"col_house": "House", "col_notes": "Notes"},
         bots={"bot_house": ["col_house"], "bot_notes": ["col_notes"]},
         bot_names={"bot_house": "House rules", "bot_notes": "Notes"},

@@ -65,6 +65,7 @@ class OnAPort(InProcess):
     """The same at an address that other programs reach: a second less than a `LocalService`."""
 
     def start(self) -> None:
+        """Start it, and return when it answers."""
         super().start()
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=2048)
         self.base_url = f"http://127.0.0.1:{self._listener.getsockname()[1]}/public/v1"

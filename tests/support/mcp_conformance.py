@@ -29,7 +29,7 @@ from mcp.types import (
 )
 
 from gateways import gateway
-from knowledge_bot_service import LocalService
+from in_process import OnAPort
 
 PACKAGE = "@modelcontextprotocol/conformance@0.2.0-alpha.12"
 REVISIONS = ("2025-11-25", "2026-07-28")
@@ -206,7 +206,7 @@ def serving():
     """An embedded service with a gateway that lets the suite in, which brings no key."""
     open_here = {"open": True, "hosts": ("127.0.0.1", "localhost")}
     with (
-        LocalService() as service,
+        OnAPort() as service,
         gateway(
             service.base_url, service.api_key, keys=(), admission=open_here, on_mcp=register
         ) as address,

@@ -14,10 +14,10 @@ from typing import Any
 import httpx
 import pytest
 
-from in_process import InProcess, web
+from in_process import InProcess, OnAPort, web
 from knowledge_bot import Client, PermissionDeniedError, RateLimitError
 from knowledge_bot.errors import Delivery
-from knowledge_bot_service import LocalService, SettingsError
+from knowledge_bot_service import SettingsError
 from serve_command import SERVE, called, serving
 from service_calls import problem_of
 from waiting import until
@@ -42,7 +42,7 @@ TODAY = datetime.now(UTC).date()
 
 
 @pytest.fixture(scope="module")
-def service() -> Iterator[LocalService]:
+def service() -> Iterator[OnAPort]:
     """A service with the keys of several tests; what one key may and does concerns no other."""
     keys: list[dict[str, Any]] = [
         {"name": "reader", "role": "read", "key": "key-of-a-reader"},
@@ -57,11 +57,11 @@ def service() -> Iterator[LocalService]:
         {"name": "one", "role": "write", "key": "one", "requests_per_minute": 60},
     ]
     limits = {"requests_per_minute": 1000}
-    with LocalService(settings={"keys": keys, "limits": limits}) as running:
+    with OnAPort(settings={"keys": keys, "limits": limits}) as running:
         yield running
 
 
-def test_a_reader_lists_and_asks_and_changes_nothing(service: LocalService) -> None:
+def test_a_reader_lists_and_asks_and_changes_nothing(service: OnAPort) -> None:
     with httpx.Client(base_url=service.base_url, headers={"X-API-KEY": "key-of-a-reader"}) as http:
         assert http.get("/collections").status_code == 200
         assert http.get("/sources").is_success
@@ -84,14 +84,14 @@ def test_a_reader_lists_and_asks_and_changes_nothing(service: LocalService) -> N
     assert service.sources() == []
 
 
-def test_a_key_ends_on_its_day(service: LocalService) -> None:
+def test_a_key_ends_on_its_day(service: OnAPort) -> None:
     answer = httpx.get(f"{service.base_url}/bots", headers={"X-API-KEY": "ended"})
     assert str(TODAY) in problem_of(answer, 401)["message"]
     assert status(service.base_url, "later") == 200
 
 
 def test_more_requests_than_a_key_may_make_are_told_when_to_come_again(
-    service: LocalService,
+    service: OnAPort,
 ) -> None:
     answers = [
         httpx.get(f"{service.base_url}/bots", headers={"X-API-KEY": "few"}) for _ in range(4)
@@ -129,7 +129,7 @@ def test_a_key_of_an_earlier_version_may_what_it_could(tmp_path: Path) -> None:
         assert status(service.base_url, "key-to-owner") == 401
 
 
-def test_a_client_that_waits_as_it_is_told_gets_its_answer(service: LocalService) -> None:
+def test_a_client_that_waits_as_it_is_told_gets_its_answer(service: OnAPort) -> None:
     with Client("one", service.base_url) as client:
         for _ in range(61):
             client.list_bots()

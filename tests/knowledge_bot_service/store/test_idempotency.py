@@ -13,8 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from in_process import InProcess, Transport
-from knowledge_bot_service import LocalService
+from in_process import InProcess, OnAPort, Transport
 from scripted_server import Reply, ScriptedServer, answer, then
 from service_calls import BOTS, COLLECTIONS, ask, client_of, problem_of, value_of
 from waiting import until
@@ -275,15 +274,18 @@ def test_a_key_is_kept_for_a_week_after_its_first_use_too(tmp_path: Path) -> Non
 
 
 @pytest.fixture
-def slow(tmp_path: Path) -> Iterator[tuple[LocalService, threading.Event, ScriptedServer]]:
+def slow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[OnAPort, threading.Event, ScriptedServer]]:
     """A service whose answers are worded when the event is set."""
+    monkeypatch.setattr("knowledge_bot_service.store.idempotency._PATIENCE", 1.0)  # seconds
     may_answer = threading.Event()
     endpoint = ScriptedServer()
     worded = answer(body={"choices": [{"message": {"role": "assistant", "content": "Bo [1]."}}]})
     wait: Reply = lambda _connection: may_answer.wait(60) and None  # noqa: E731
     endpoint.reply_to = lambda _received: then(wait, worded)
     answers = {"base_url": f"{endpoint.url}/v1", "model": "small-model", "timeout": 60.0}
-    with LocalService(
+    with OnAPort(
         tmp_path, collections=COLLECTIONS, bots=BOTS, settings={"answers": answers}
     ) as service:
         with client_of(service) as http:
@@ -295,7 +297,7 @@ def slow(tmp_path: Path) -> Iterator[tuple[LocalService, threading.Event, Script
 
 
 def test_a_request_whose_key_is_in_use_is_told_to_come_again(
-    slow: tuple[LocalService, threading.Event, ScriptedServer],
+    slow: tuple[OnAPort, threading.Event, ScriptedServer],
 ) -> None:
     service, may_answer, endpoint = slow
     key = uuid7()
@@ -313,14 +315,14 @@ def test_a_request_whose_key_is_in_use_is_told_to_come_again(
         assert refused.headers[KEY] == key
         # One that waits when it ends gets its answer.
         waiting = ThreadPoolExecutor(1).submit(send)
-        time.sleep(0.5)
+        time.sleep(0.2)
         may_answer.set()
         assert waiting.result().json() == first.result().json()
     assert len(endpoint.requests) == 1
 
 
 def test_a_client_that_hangs_up_gets_its_answer_when_it_comes_again(
-    slow: tuple[LocalService, threading.Event, ScriptedServer],
+    slow: tuple[OnAPort, threading.Event, ScriptedServer],
 ) -> None:
     service, may_answer, endpoint = slow
     key = uuid7()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from knowledge_bot_service import LocalService
+from in_process import OnAPort
 
 pytestmark = pytest.mark.integration
 
@@ -23,17 +23,17 @@ expected-statuses = ["2xx", "401", "403", "404", "409", "412", "422", "429", "5x
 
 
 @pytest.fixture
-def service(tmp_path: Path) -> Iterator[LocalService]:
+def service(tmp_path: Path) -> Iterator[OnAPort]:
     """A service that does not wait: what the sources are made from is nonsense here."""
-    with LocalService(tmp_path / "data", settings={"wait_for_sources": 0.0}) as running:
+    with OnAPort(tmp_path / "data", settings={"wait_for_sources": 0.0}) as running:
         yield running
 
 
-def description(service: LocalService) -> str:
+def description(service: OnAPort) -> str:
     return service.base_url.removesuffix("/public/v1") + "/openapi.json"
 
 
-def contradictions(service: LocalService, folder: Path, *options: str) -> str:
+def contradictions(service: OnAPort, folder: Path, *options: str) -> str:
     """What schemathesis finds that the description does not say; empty for nothing."""
     (folder / "schemathesis.toml").write_text(CONFIGURATION)
     checked = subprocess.run(
@@ -53,13 +53,13 @@ def contradictions(service: LocalService, folder: Path, *options: str) -> str:
     return "" if checked.returncode == 0 else checked.stdout + checked.stderr
 
 
-def test_the_description_is_true(service: LocalService, tmp_path: Path) -> None:
+def test_the_description_is_true(service: OnAPort, tmp_path: Path) -> None:
     found = contradictions(service, tmp_path, "--max-examples", "3", "--phases", "fuzzing")
     assert not found, found
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_the_description_is_true_in_200_examples(service: LocalService, tmp_path: Path) -> None:
+def test_the_description_is_true_in_200_examples(service: OnAPort, tmp_path: Path) -> None:
     found = contradictions(service, tmp_path, "--max-examples", "200")
     assert not found, found

@@ -5,11 +5,13 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 from playwright.async_api import Browser, Locator, Page, Request, Route, expect
 
+from in_process import OnAPort
 from knowledge_bot_service import LocalService
 from page_server import answer, serving
 from service_calls import BOTS, COLLECTIONS, add_text, ask, client_of, value_of
@@ -79,7 +81,7 @@ ALLOWANCES = "\n".join(
 )
 
 
-def added(service: LocalService, name: str, text: str) -> str:
+def added(service: OnAPort | LocalService, name: str, text: str) -> str:
     """The id of a source that is added, and ready."""
     with client_of(service) as http:
         source: str = add_text(http, name, text)["id"]
@@ -87,25 +89,23 @@ def added(service: LocalService, name: str, text: str) -> str:
     return source
 
 
-def service_in(folder: Path) -> LocalService:
-    return LocalService(
-        folder,
-        collections=COLLECTIONS,
-        bots=BOTS,
-        bot_names={"bot_one": "Guide"},
-        allow_fetch=["127.0.0.1/32"],
-        settings={"keys": [READER, WRITER], "limits": {"upload_bytes": 30_000_000}},
-    )
+DECLARED: dict[str, Any] = {
+    "collections": COLLECTIONS,
+    "bots": BOTS,
+    "bot_names": {"bot_one": "Guide"},
+    "allow_fetch": ["127.0.0.1/32"],
+    "settings": {"keys": [READER, WRITER], "limits": {"upload_bytes": 30_000_000}},
+}
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalService]:
-    with service_in(tmp_path_factory.mktemp("shared")) as running:
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OnAPort]:
+    with OnAPort(tmp_path_factory.mktemp("shared"), **DECLARED) as running:
         yield running
 
 
 @pytest.fixture
-def local(shared: LocalService) -> LocalService:
+def local(shared: OnAPort) -> OnAPort:
     """A service without sources, which may have conversations of other tests."""
     shared.wait_until_ready()
     with client_of(shared) as http:
@@ -117,7 +117,7 @@ def local(shared: LocalService) -> LocalService:
 @pytest.fixture
 def own(tmp_path: Path) -> Iterator[LocalService]:
     """A service of the test's own: without conversations, and to be killed."""
-    with service_in(tmp_path / "data") as running:
+    with LocalService(tmp_path / "data", **DECLARED) as running:
         yield running
 
 
@@ -155,7 +155,7 @@ class Visit:
 
 @asynccontextmanager
 async def visiting(
-    browser: Browser, service: LocalService, width: int = 1100, enter: bool = True
+    browser: Browser, service: OnAPort | LocalService, width: int = 1100, enter: bool = True
 ) -> AsyncIterator[Visit]:
     """Open the page; at the end nothing may have been refused, loaded from elsewhere, or leaked."""
     origin = service.base_url.removesuffix("/public/v1")
@@ -182,7 +182,7 @@ async def visiting(
 
 
 async def test_a_page_a_text_and_a_file_become_ready_and_are_named_by_answers(
-    browser: Browser, local: LocalService, tmp_path: Path
+    browser: Browser, local: OnAPort, tmp_path: Path
 ) -> None:
     canoes = tmp_path / "canoes.md"
     canoes.write_text("# Canoes\n\nThe canoes are kept by Ruth Okafor, behind the boathouse.")
@@ -258,7 +258,7 @@ def conversations(http: httpx.Client) -> list[str]:
     return [one["name"] for one in value_of(http.get("/bots/bot_one/conversations"))["data"]]
 
 
-async def test_a_wrong_key_is_said_and_shows_nothing(browser: Browser, local: LocalService) -> None:
+async def test_a_wrong_key_is_said_and_shows_nothing(browser: Browser, local: OnAPort) -> None:
     async with visiting(browser, local, enter=False) as visit:
         await expect(visit.label("API key")).to_be_focused()
         await visit.enter("wrong-key")
@@ -272,7 +272,7 @@ async def test_a_wrong_key_is_said_and_shows_nothing(browser: Browser, local: Lo
 
 
 async def test_a_key_is_kept_by_the_tab_until_it_is_logged_out(
-    browser: Browser, local: LocalService
+    browser: Browser, local: OnAPort
 ) -> None:
     async with visiting(browser, local) as visit:
         await visit.page.reload()
@@ -284,7 +284,7 @@ async def test_a_key_is_kept_by_the_tab_until_it_is_logged_out(
 
 
 async def test_a_key_is_offered_nothing_that_it_may_not_do(
-    browser: Browser, local: LocalService
+    browser: Browser, local: OnAPort
 ) -> None:
     added(local, "House rules", "The kitchen closes at ten in the evening.")
     async with visiting(browser, local) as visit:
@@ -307,7 +307,7 @@ async def test_a_key_is_offered_nothing_that_it_may_not_do(
             await expect(visit.button("Add")).to_be_visible(visible=may_add)
 
 
-async def test_a_failed_source_shows_its_reason(browser: Browser, local: LocalService) -> None:
+async def test_a_failed_source_shows_its_reason(browser: Browser, local: OnAPort) -> None:
     async with visiting(browser, local) as visit:
         await visit.label("Address").fill("http://10.0.0.5/start")
         await visit.button("Add").click()
@@ -322,7 +322,7 @@ async def test_a_failed_source_shows_its_reason(browser: Browser, local: LocalSe
 
 
 async def test_what_the_service_refuses_is_said_and_the_form_is_kept(
-    browser: Browser, local: LocalService
+    browser: Browser, local: OnAPort
 ) -> None:
     async with visiting(browser, local) as visit:
         for box in await visit.page.locator("#collections input:checked").all():
@@ -334,9 +334,7 @@ async def test_what_the_service_refuses_is_said_and_the_form_is_kept(
     assert local.sources() == []
 
 
-async def test_markup_is_shown_as_text_wherever_it_stands(
-    browser: Browser, local: LocalService
-) -> None:
+async def test_markup_is_shown_as_text_wherever_it_stands(browser: Browser, local: OnAPort) -> None:
     text = f"The password of the gate is {MARKUP} and nothing else.\n\n```\n{MARKUP}\n```"
     source = added(local, MARKUP, text)
     async with visiting(browser, local) as visit:
@@ -368,7 +366,7 @@ async def test_markup_is_shown_as_text_wherever_it_stands(
 
 @pytest.mark.parametrize(("width", "scheme"), [(320, "light"), (390, "dark"), (1100, "light")])
 async def test_nothing_needs_sideways_scrolling(
-    browser: Browser, local: LocalService, width: int, scheme: str
+    browser: Browser, local: OnAPort, width: int, scheme: str
 ) -> None:
     name = "W" * 990
     source = added(local, name, f"The long word is {'X' * 290}.\n\n# {'Y' * 300}")
@@ -415,7 +413,7 @@ async def overflow(page: Page) -> list[str]:
 
 
 async def test_every_field_has_a_label_and_the_keyboard_reaches_it(
-    browser: Browser, local: LocalService
+    browser: Browser, local: OnAPort
 ) -> None:
     async with visiting(browser, local) as visit:
         unnamed = await visit.page.evaluate(
@@ -495,7 +493,7 @@ async def test_conversations_are_listed_opened_and_gone_on_with(
 
 
 async def test_an_answer_leads_to_the_passage_that_it_quotes(
-    browser: Browser, local: LocalService
+    browser: Browser, local: OnAPort
 ) -> None:
     filler = "\n\n".join(f"Paragraph {number} says {'nothing ' * 90}" for number in range(80))
     text = f"{filler}\n\nThe canoes are kept by Ruth Okafor. They are red.\n\n{filler}"
@@ -518,9 +516,7 @@ async def test_an_answer_leads_to_the_passage_that_it_quotes(
         await expect(visit.page.locator(".bubble.question")).to_have_count(1)
 
 
-async def test_a_source_is_deleted_after_it_was_named(
-    browser: Browser, local: LocalService
-) -> None:
+async def test_a_source_is_deleted_after_it_was_named(browser: Browser, local: OnAPort) -> None:
     added(local, "House rules", "The kitchen closes at ten in the evening.")
     with client_of(local) as http:
         told = ask(http, "When does the kitchen close?")
@@ -542,7 +538,7 @@ async def test_a_source_is_deleted_after_it_was_named(
         )
 
 
-async def test_a_source_is_replaced_under_its_name(browser: Browser, local: LocalService) -> None:
+async def test_a_source_is_replaced_under_its_name(browser: Browser, local: OnAPort) -> None:
     added(local, "Opening", "The library opens at nine on Saturdays.")
     with client_of(local) as http:
         async with visiting(browser, local) as visit:
@@ -557,9 +553,7 @@ async def test_a_source_is_replaced_under_its_name(browser: Browser, local: Loca
         assert len(local.sources()) == 1
 
 
-async def test_a_source_is_renamed_and_its_text_stays(
-    browser: Browser, local: LocalService
-) -> None:
+async def test_a_source_is_renamed_and_its_text_stays(browser: Browser, local: OnAPort) -> None:
     source = added(local, "Opening", "The library opens at nine on Saturdays.")
     with client_of(local) as http:
         async with visiting(browser, local) as visit:
@@ -580,7 +574,7 @@ async def test_a_source_is_renamed_and_its_text_stays(
         assert renamed["revision"] == renamed["ready_revision"]
 
 
-async def test_a_list_is_searched_and_goes_on(browser: Browser, local: LocalService) -> None:
+async def test_a_list_is_searched_and_goes_on(browser: Browser, local: OnAPort) -> None:
     with client_of(local) as http:
         for number in range(52):
             add_text(http, f"Rule {number}", "No running.")
@@ -601,7 +595,7 @@ async def test_a_list_is_searched_and_goes_on(browser: Browser, local: LocalServ
 
 
 async def test_an_upload_shows_how_far_it_is_and_can_be_cancelled(
-    browser: Browser, local: LocalService, tmp_path: Path
+    browser: Browser, local: OnAPort, tmp_path: Path
 ) -> None:
     large = tmp_path / "large.txt"
     large.write_text("The lighthouse of Rua. " * 1_000_000)
@@ -636,7 +630,7 @@ async def test_an_upload_shows_how_far_it_is_and_can_be_cancelled(
 
 
 async def test_headings_code_lists_and_tables_in_a_text_are_readable(
-    browser: Browser, local: LocalService
+    browser: Browser, local: OnAPort
 ) -> None:
     async with visiting(browser, local) as visit:
         made = await visit.page.evaluate(
@@ -664,7 +658,7 @@ async def test_headings_code_lists_and_tables_in_a_text_are_readable(
 
 
 async def test_a_row_is_marked_in_the_answer_and_in_its_table(
-    browser: Browser, local: LocalService
+    browser: Browser, local: OnAPort
 ) -> None:
     added(local, "Travel", f"# Allowances\n\nThe allowances are these:\n\n{ALLOWANCES}")
     with client_of(local) as http:
@@ -683,9 +677,7 @@ async def test_a_row_is_marked_in_the_answer_and_in_its_table(
         assert await quoted.locator(".wide").evaluate("one => one.scrollWidth > one.clientWidth")
 
 
-async def test_a_quote_is_marked_wherever_its_words_stand(
-    browser: Browser, local: LocalService
-) -> None:
+async def test_a_quote_is_marked_wherever_its_words_stand(browser: Browser, local: OnAPort) -> None:
     marked = {
         "Call `a()` first, (always).": ["Call ", "a()", " first,\n(always)."],
         "No": ["No"],
@@ -725,9 +717,7 @@ x = [1]
     assert dict(zip(marked, made, strict=True)) == marked
 
 
-async def test_it_works_under_a_prefix_of_a_reverse_proxy(
-    browser: Browser, local: LocalService
-) -> None:
+async def test_it_works_under_a_prefix_of_a_reverse_proxy(browser: Browser, local: OnAPort) -> None:
     added(local, "House rules", "The kitchen closes at ten in the evening.")
     async with visiting(browser, local, enter=False) as visit:
         prefix = f"{visit.origin}/kbot/"
