@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from importlib import import_module
@@ -58,6 +59,11 @@ _HEADERS = (
     ("Accept-Encoding", ACCEPT_ENCODING),
     ("User-Agent", f"knowledge-bot/{__version__}"),
 )
+
+
+# A signal that comes just before Python waits for a lock does not wake it, so it wakes by itself
+# after some time, in seconds.
+_LONGEST_UNHEARD = 0.25
 
 
 class _Connections:
@@ -218,11 +224,8 @@ class _BaseClient(Endpoints):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._set_up(**state)
 
-    def _ingestion_span(self) -> AbstractContextManager[Callable[[Mapping[str, int]], None]]:
-        """Record an ingestion through this client, where spans are recorded."""
-        return self._run_span("ingest")
-
     def _run_span(self, name: str) -> AbstractContextManager[Callable[[Mapping[str, int]], None]]:
+        """Record an ingestion or a check through this client, where spans are recorded."""
         tracing = self._tracing()
         return nullcontext(lambda _counts: None) if tracing is None else tracing.run(name)
 
@@ -591,6 +594,39 @@ def _log(attempt: Attempt, reply: HTTPResponse | Failure, started: float) -> Non
         logger.debug(
             "%s: %s in %.0f ms (attempt %d)", attempt.request, outcome, milliseconds, attempt.number
         )
+
+
+def in_own_loop(
+    main: Callable[[], Coroutine[Any, Any, T]],
+    name: str,
+    interrupted: "Callable[[BaseException, Future[T]], object]",
+) -> T:
+    """Run a coroutine in an event loop of its own, and wait for its result.
+
+    The loop is in a thread, since the caller's may already run one.
+
+    Args:
+        main: makes the coroutine.
+        name: what the thread is called.
+        interrupted: called with what a signal's handler raises in the caller's thread, and with the
+            outcome to come. When it returns, the result is waited for as before.
+    """
+    done: Future[T] = Future()
+
+    def work() -> None:
+        try:
+            done.set_result(asyncio.run(main()))
+        except BaseException as error:  # noqa: BLE001 - raised in the caller's thread
+            done.set_exception(error)
+
+    context = contextvars.copy_context()
+    threading.Thread(target=context.run, args=(work,), daemon=True, name=name).start()
+    while not done.done():
+        try:
+            wait([done], _LONGEST_UNHEARD)
+        except BaseException as error:  # noqa: BLE001 - which decides
+            interrupted(error, done)
+    return done.result()
 
 
 def in_thread(function: Callable[..., T], *arguments: Any) -> "asyncio.Future[T]":

@@ -6,11 +6,18 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
+from typing import Any, Protocol
 
 # Seconds within which a second signal counts as the first: a shell and the kernel both send SIGHUP
 # when a terminal is closed, and `timeout` signals a process and then its group.
 _SAME_SIGNAL = 0.5
+
+
+class Event(Protocol):
+    """A `threading.Event`, or an `asyncio.Event`."""
+
+    def is_set(self) -> bool:
+        """Return whether what is under way should end."""
 
 
 @contextmanager

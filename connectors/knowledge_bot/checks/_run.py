@@ -7,22 +7,20 @@ answers, so that a chain of another framework is checked as a bot is.
 
 import asyncio
 import contextlib
-import contextvars
 import heapq
 import math
-import threading
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar, Unpack
 
 from knowledge_bot._answers import Answer
-from knowledge_bot._client import AsyncClient, Client, in_thread
+from knowledge_bot._client import AsyncClient, Client, in_own_loop, in_thread
 from knowledge_bot._endpoints import check_number, identifier
 from knowledge_bot._freshness import awith_freshness, ledger_of
+from knowledge_bot._signals import Event
 from knowledge_bot.checks._questions import Question, is_slow_to_judge, needs_ledger
 from knowledge_bot.checks._report import CheckReport, CheckStop, Result, Verdict, shortened
 from knowledge_bot.errors import (
@@ -97,13 +95,6 @@ T = TypeVar("T")
 
 Asking: TypeAlias = Callable[[Result], Awaitable[Answer]]
 """Takes what is known of a question, and awaits the answer."""
-
-
-class Event(Protocol):
-    """A `threading.Event`, or an `asyncio.Event`."""
-
-    def is_set(self) -> bool:
-        """Return whether the check should end."""
 
 
 class CheckOptions(TypedDict, total=False):
@@ -628,31 +619,18 @@ class Runner:
 
 
 def _waited_for(runner: Runner) -> CheckReport:
-    """Run in an event loop of its own, in a thread, and wait for the report.
+    """Run, and wait for the report.
 
     Ctrl-C ends the check with what is known; the second one does so at once.
 
     Raises:
         BaseException: what the runner raised, or a signal's handler in this thread.
     """
-    outcome: Future[CheckReport] = Future()
 
-    def work() -> None:
-        try:
-            outcome.set_result(asyncio.run(runner.run()))
-        except BaseException as error:  # noqa: BLE001 - raised in the caller's thread
-            outcome.set_exception(error)
-
-    context = contextvars.copy_context()
-    thread = threading.Thread(target=context.run, args=(work,), daemon=True, name="check")
-    thread.start()
-    while thread.is_alive():
-        try:
-            # In steps: where a lock cannot be interrupted (Windows), Ctrl-C is seen in between.
-            thread.join(_POLL)
-        except KeyboardInterrupt:
-            runner.interrupted += 2 if runner.is_ending else 1
-        except BaseException:  # such as a signal's handler raises
+    def interrupted(error: BaseException, _: object) -> None:
+        if not isinstance(error, KeyboardInterrupt):  # such as a signal's handler raises
             runner.interrupted = 2
-            raise
-    return outcome.result()
+            raise error
+        runner.interrupted += 2 if runner.is_ending else 1
+
+    return in_own_loop(runner.run, "check", interrupted)

@@ -101,7 +101,7 @@ class Run:
         stop_requested: Callable[[], bool],
     ) -> None:
         self._service, self._sender, self._options = normalised_url(service), sender, options
-        self._origin, self._items, self._stop_requested = origin, items, stop_requested
+        self._origin, self._items, self.stop_requested = origin, items, stop_requested
         self._counters = Counters(dry_run=options.dry_run, on_outcome=options.on_outcome)
         rate_limiter = None if options.rate is None else RateLimiter(options.rate, self._reserve)
         self._limiter = Limiter(options.concurrency, rate_limiter, sender.ping, self.stop)
@@ -190,6 +190,12 @@ class Run:
             self._store.give_up()
         if self._task is not None:
             self._task.cancel()
+
+    def abort_soon(self) -> None:
+        """Abort. Called in any thread."""
+        if self._task is not None:
+            with contextlib.suppress(RuntimeError):  # it has just ended
+                self._task.get_loop().call_soon_threadsafe(self.abort)
 
     def report(self) -> Report:
         """Return the counts so far."""
@@ -697,7 +703,7 @@ class Run:
     async def _tick(self) -> None:
         reported_at = 0.0
         while True:
-            if self._stop_requested():
+            if self.stop_requested():
                 self.stop(Stop.REQUESTED)
             self._writer.keep_alive()
             if self._options.on_progress is not None and time.monotonic() - reported_at > 2 * _TICK:

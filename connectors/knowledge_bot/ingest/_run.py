@@ -2,12 +2,10 @@
 
 import asyncio
 import contextlib
-import contextvars
 import math
 import os
 import threading
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from functools import partial
 from typing import (
@@ -15,7 +13,6 @@ from typing import (
     Any,
     BinaryIO,
     Literal,
-    Protocol,
     Required,
     TypedDict,
     Unpack,
@@ -23,7 +20,7 @@ from typing import (
     get_args,
 )
 
-from knowledge_bot._client import AsyncClient, Client, in_thread
+from knowledge_bot._client import AsyncClient, Client, in_own_loop, in_thread
 from knowledge_bot._endpoints import (
     Collections,
     check_number,
@@ -31,13 +28,16 @@ from knowledge_bot._endpoints import (
     read_source_reference,
 )
 from knowledge_bot._extensions import Extensions
-from knowledge_bot._signals import stop_on_signals
+from knowledge_bot._signals import Event, stop_on_signals
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._engine import Run
 from knowledge_bot.ingest._ledger import Entry, Ledger, PrunePlan, SupersededSource
 from knowledge_bot.ingest._plan import Job, OnUnknown
 from knowledge_bot.ingest._progress import ProgressBar
 from knowledge_bot.ingest._report import Outcome, Report, Stop
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 Prune = bool | Literal["excluded"] | Callable[[Entry | SupersededSource], object] | PrunePlan
 """What happens to sources that are gone or superseded; see `IngestionOptions`."""
@@ -52,10 +52,6 @@ OnOutcome = Callable[[Outcome], object]
 _PING_TIMEOUT = 10.0
 _ABORT_TIMEOUT = 5.0
 
-# A signal that comes just before Python waits for a lock does not wake it, so it wakes by itself
-# after some time, in seconds.
-_LONGEST_UNHEARD = 0.25
-
 # How many items a blocking client sends itself. To load aiohttp costs as much as some more of them.
 _FEW = 200
 
@@ -69,13 +65,6 @@ _NUMBERS = (
     ("ledger_wait", 0, math.inf),
     ("wait_ready", 0, math.inf),
 )
-
-
-class Event(Protocol):
-    """A `threading.Event`, or an `asyncio.Event`."""
-
-    def is_set(self) -> bool:
-        """Return whether the run should end."""
 
 
 class SharedOptions(TypedDict, total=False):
@@ -227,10 +216,30 @@ class Ingestion:
 
     def run(self, client: Client, items: Iterable[object]) -> Report:
         """Ingest the items and return when that is done; see `ingest`."""
-        blocking = _BlockingRun(self, client, items)
-        span = client._ingestion_span()  # noqa: SLF001 - the core's own
-        with self._drawing(), span as counted:
-            report = blocking.run()
+        if not isinstance(client, Client):
+            raise ConfigurationError.expected(
+                "client", "a Client", client, "; aingest takes an AsyncClient"
+            )
+        asked = threading.Event()
+        run = self._new_run(client, Sender(client), items, asked)
+
+        def interrupted(error: BaseException, done: "Future[Report]") -> None:
+            """Finish what is in flight, or abort if this is the second request to end."""
+            again = run.stop_requested()
+            asked.set()
+            try:
+                if not again:
+                    done.exception()
+            except BaseException:  # noqa: BLE001 - the second request to end
+                again = True
+            if again:
+                run.abort_soon()
+                with contextlib.suppress(TimeoutError):
+                    done.exception(timeout=_ABORT_TIMEOUT)
+            raise error
+
+        with self._watched(client, asked) as counted:
+            report = in_own_loop(run.run, "ingest", interrupted)
             counted(report.counts)
         return report
 
@@ -244,9 +253,7 @@ class Ingestion:
             )
         asked = threading.Event()
         run = self._new_run(client, Sender(client), items, asked)
-        span = client._ingestion_span()  # noqa: SLF001 - the core's own
-        signals = stop_on_signals(asked.set, wanted=self.handle_signals)
-        with self._drawing(), span as counted, signals:
+        with self._watched(client, asked) as counted:
             running = asyncio.create_task(run.run())
             try:
                 report = await asyncio.shield(running)
@@ -262,9 +269,14 @@ class Ingestion:
         return report
 
     @contextlib.contextmanager
-    def _drawing(self) -> Iterator[None]:
+    def _watched(
+        self, client: Client | AsyncClient, asked: threading.Event
+    ) -> Iterator[Callable[[Mapping[str, int]], None]]:
+        """Surround a run with its signals, span and bar; yields what takes its counts."""
+        signals = stop_on_signals(asked.set, wanted=self.handle_signals)
         try:
-            yield
+            with client._run_span("ingest") as counted, signals:  # noqa: SLF001 - the core's own
+                yield counted
         finally:
             if isinstance(self.on_progress, ProgressBar):
                 self.on_progress.close()
@@ -349,66 +361,6 @@ def check_names(options: Mapping[str, object], known: type) -> None:
         near = difflib.get_close_matches(name, known.__annotations__, 1)
         hint = f"Did you mean {near[0]!r}? " if near else ""
         raise TypeError(f"there is no option {name!r} here. {hint}Nothing was sent")
-
-
-class _BlockingRun:
-    """A run in its own event loop and thread, while the caller's thread waits."""
-
-    def __init__(self, options: Ingestion, client: Client, items: Iterable[object]) -> None:
-        if not isinstance(client, Client):
-            raise ConfigurationError.expected(
-                "client", "a Client", client, "; aingest takes an AsyncClient"
-            )
-        self._options, self._asked = options, threading.Event()
-        self._run = options._new_run(client, Sender(client), items, self._asked)  # noqa: SLF001 - of this module
-        self._loop: asyncio.AbstractEventLoop | None = None
-
-    def run(self) -> Report:
-        """Run, and wait for the end.
-
-        The loop is not in the caller's thread, which may already run one.
-        """
-        done: Future[Report] = Future()
-        context = contextvars.copy_context()
-        thread = threading.Thread(
-            target=context.run, args=(self._work, done), name="ingest", daemon=True
-        )
-        with stop_on_signals(self._asked.set, wanted=self._options.handle_signals):
-            thread.start()
-            try:
-                while not wait([done], _LONGEST_UNHEARD).done:
-                    pass
-                return done.result()
-            except BaseException:
-                if done.done():
-                    raise
-                self._end(done)  # a signal handler raised it in this thread
-                raise
-
-    def _end(self, done: "Future[Report]") -> None:
-        """Finish what is in flight, or abort if this is the second request to end."""
-        stop = self._options.stop
-        again = self._asked.is_set() or (stop is not None and stop.is_set())
-        self._asked.set()
-        try:
-            if not again:
-                done.exception()
-                return
-        except BaseException:  # noqa: BLE001, S110 - the second request to end
-            pass
-        if self._loop is not None:
-            with contextlib.suppress(RuntimeError):  # it has just ended
-                self._loop.call_soon_threadsafe(self._run.abort)
-            with contextlib.suppress(TimeoutError):
-                done.exception(timeout=_ABORT_TIMEOUT)
-
-    def _work(self, done: "Future[Report]") -> None:
-        try:
-            with asyncio.Runner() as runner:
-                self._loop = runner.get_loop()
-                done.set_result(runner.run(self._run.run()))
-        except BaseException as error:  # noqa: BLE001 - raised by result(), in the caller's thread
-            done.set_exception(error)
 
 
 class Sender:
