@@ -3,7 +3,6 @@
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
@@ -42,7 +41,7 @@ def from_jsonl(source: Lines) -> Found:
     Raises:
         ConfigurationError: the file cannot be opened; raised at once.
     """
-    name, folder = _name(source), _folder(source)
+    name, folder = _name(source), Path(_file(source) or "-").absolute().parent
     take = _taking(source, lambda lines: _json_items(lines, name, folder))
     return Found(take, _origin(source))
 
@@ -146,68 +145,56 @@ def _taking(
     source: Lines, items: Callable[[_Numbered], Iterator[Any]]
 ) -> Callable[[], Iterator[Any]]:
     """Return a function that yields the items; raise at once if a file cannot be opened."""
-    if source != "-" and isinstance(source, str | os.PathLike):
-        with _opened(source):
-            pass
-        return lambda: items(_read(_opened(source)))
-    if isinstance(source, list | tuple):
-        return lambda: items(_read(_kept_open(source)))
-    return once(items(_read(_opened(source))), "lines")
-
-
-def _read(opened: Any) -> _Numbered:
-    with opened as lines:
-        for number, line in enumerate(lines, 1):
-            data = line.encode("utf-8", "surrogatepass") if isinstance(line, str) else line
-            if number == 1:
-                data = data.removeprefix(b"\xef\xbb\xbf")  # some editors write a byte order mark
-            if data.strip():
-                yield number, data
-
-
-def _opened(source: Lines) -> Any:
-    if source == "-":
-        return _kept_open(sys.stdin.buffer)
-    if isinstance(source, str | os.PathLike):
-        try:
-            return _bounded(Path(source).open("rb"))
-        except OSError as error:
-            reason = str(error.strerror)
-            if is_web_address(os.fspath(source)):
-                reason = "it is an address, but a file of lines is expected, or a list of them"
-            raise ConfigurationError(f"{os.fspath(source)} cannot be read: {reason}") from error
-    if not isinstance(source, Iterable):
+    if (file := _file(source)) is not None:
+        _opened(file).close()
+        return lambda: items(_numbered(_lines_of(file)))
+    lines: Any = sys.stdin.buffer if source == "-" else source
+    if not isinstance(lines, Iterable):
         raise ConfigurationError.expected("source", "a path, an open file or lines", source)
-    return _kept_open(source)
+    if isinstance(lines, list | tuple):
+        return lambda: items(_numbered(lines))
+    return once(items(_numbered(lines)), "lines")
 
 
-@contextmanager
-def _bounded(file: IO[bytes]) -> Iterator[Iterator[bytes]]:
-    with file:
-        yield iter(lambda: file.readline(_LONGEST_LINE + 1), b"")
+def _numbered(lines: Iterable[Any]) -> _Numbered:
+    """Yield the lines that are not empty, with their numbers."""
+    for number, line in enumerate(lines, 1):
+        data = line.encode("utf-8", "surrogatepass") if isinstance(line, str) else line
+        if number == 1:
+            data = data.removeprefix(b"\xef\xbb\xbf")  # some editors write a byte order mark
+        if data.strip():
+            yield number, data
 
 
-@contextmanager
-def _kept_open(lines: Iterable[Any]) -> Iterator[Iterable[Any]]:
-    yield lines
+def _lines_of(file: str) -> Iterator[bytes]:
+    with _opened(file) as stream:
+        yield from iter(lambda: stream.readline(_LONGEST_LINE + 1), b"")
+
+
+def _opened(file: str) -> IO[bytes]:
+    try:
+        return Path(file).open("rb")
+    except OSError as error:
+        reason = str(error.strerror)
+        if is_web_address(file):
+            reason = "it is an address, but a file of lines is expected, or a list of them"
+        raise ConfigurationError(f"{file} cannot be read: {reason}") from error
+
+
+def _file(source: Lines) -> str | None:
+    """Return a file's path; None for everything else, such as a pipe."""
+    if isinstance(source, str | os.PathLike) and source != "-":
+        return os.fspath(source)
+    return None
 
 
 def _name(source: Lines) -> str:
     if source == "-":
         return "standard input"
-    if isinstance(source, str | os.PathLike):
-        return os.fspath(source)
-    return str(getattr(source, "name", "the list"))
+    return _file(source) or str(getattr(source, "name", "the list"))
 
 
 def _origin(source: Lines) -> str | None:
     """Return a file's path; a pipe has no origin, since it may not yield everything."""
-    if isinstance(source, str | os.PathLike) and source != "-":
-        return str(Path(source).absolute())
-    return None
-
-
-def _folder(source: Lines) -> Path:
-    if isinstance(source, str | os.PathLike) and source != "-":
-        return Path(source).absolute().parent
-    return Path.cwd()
+    file = _file(source)
+    return None if file is None else str(Path(file).absolute())
