@@ -16,7 +16,7 @@ from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 from knowledge_bot import __version__
 from knowledge_bot._chats import AsyncChat, Chat
@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     from pydantic import SecretStr
 
 T = TypeVar("T")
+AnyTransport = TypeVar("AnyTransport")
+AnyHTTPClient = TypeVar("AnyHTTPClient")
 
 logger: logging.Logger = logging.getLogger("knowledge_bot")
 logger.addHandler(logging.NullHandler())  # the program decides what is shown
@@ -105,7 +107,7 @@ class _HttpcoreOnDemand:
             made.close()
 
 
-class _BaseClient(Endpoints):
+class _BaseClient(Endpoints, Generic[AnyTransport, AnyHTTPClient]):
     """What both clients share: settings, derived clients, copies and pickles."""
 
     # What it sends with: by default, and with an `http_client`; of a `transport`, the protocol and
@@ -113,6 +115,28 @@ class _BaseClient(Endpoints):
     _default: ClassVar[type[Any]]
     _injected: ClassVar[type[Any]]
     _protocol: ClassVar[tuple[str, str]]
+
+    def __init__(
+        self,
+        api_key: "str | SecretStr | None" = None,
+        base_url: str | None = None,
+        *,
+        timeout: float = 60.0,
+        max_retries: int = 2,
+        transport: AnyTransport | None = None,
+        http_client: AnyHTTPClient | None = None,
+        upload_encoding: UploadEncoding = "value",
+        verify: bool | str | ssl.SSLContext = True,
+    ) -> None:
+        settings = Configuration.resolve(
+            api_key=api_key,
+            base_url=base_url,
+            timeout=timeout,
+            max_retries=max_retries,
+            upload_encoding=upload_encoding,
+            verify=verify,
+        )
+        self._set_up(settings, transport, http_client)
 
     def _set_up(
         self,
@@ -274,7 +298,7 @@ class _BaseClient(Endpoints):
         )
 
 
-class Client(_BaseClient, SyncDriver):
+class Client(_BaseClient[Transport, HTTPClient], SyncDriver):
     """A blocking client of the Knowledge-Bot Service.
 
     It may be shared between threads, and a deep copy is the client itself; used before a fork, it
@@ -305,28 +329,6 @@ class Client(_BaseClient, SyncDriver):
     Raises:
         ConfigurationError: no base URL, or an argument or a proxy that cannot be used.
     """
-
-    def __init__(
-        self,
-        api_key: "str | SecretStr | None" = None,
-        base_url: str | None = None,
-        *,
-        timeout: float = 60.0,
-        max_retries: int = 2,
-        transport: Transport | None = None,
-        http_client: HTTPClient | None = None,
-        upload_encoding: UploadEncoding = "value",
-        verify: bool | str | ssl.SSLContext = True,
-    ) -> None:
-        settings = Configuration.resolve(
-            api_key=api_key,
-            base_url=base_url,
-            timeout=timeout,
-            max_retries=max_retries,
-            upload_encoding=upload_encoding,
-            verify=verify,
-        )
-        self._set_up(settings, transport, http_client)
 
     _default = _HttpcoreOnDemand
     _injected = InjectedTransport
@@ -423,7 +425,7 @@ class Client(_BaseClient, SyncDriver):
         return _checked(response, started)
 
 
-class AsyncClient(_BaseClient, AsyncDriver):
+class AsyncClient(_BaseClient[AsyncTransport, AsyncHTTPClient], AsyncDriver):
     """An asynchronous client of the Knowledge-Bot Service.
 
     It takes the same arguments as `Client`, with an `AsyncTransport` as `transport` and an
@@ -435,28 +437,6 @@ class AsyncClient(_BaseClient, AsyncDriver):
     Raises:
         ConfigurationError: no base URL, or an argument or a proxy that cannot be used.
     """
-
-    def __init__(
-        self,
-        api_key: "str | SecretStr | None" = None,
-        base_url: str | None = None,
-        *,
-        timeout: float = 60.0,
-        max_retries: int = 2,
-        transport: AsyncTransport | None = None,
-        http_client: AsyncHTTPClient | None = None,
-        upload_encoding: UploadEncoding = "value",
-        verify: bool | str | ssl.SSLContext = True,
-    ) -> None:
-        settings = Configuration.resolve(
-            api_key=api_key,
-            base_url=base_url,
-            timeout=timeout,
-            max_retries=max_retries,
-            upload_encoding=upload_encoding,
-            verify=verify,
-        )
-        self._set_up(settings, transport, http_client)
 
     _default = AiohttpTransport
     _injected = InjectedAsyncTransport
