@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from knowledge_bot._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from knowledge_bot._chats import AsyncChat, Chat
-    from knowledge_bot._client import AsyncClient, Client
+    from knowledge_bot._client import AsyncChat, AsyncClient, Chat, Client
     from knowledge_bot._transports import AsyncTransport, HTTPRequest, HTTPResponse, Transport
     from knowledge_bot.errors import (
         APIError,
@@ -85,8 +84,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "_chats": ("AsyncChat", "Chat"),
-    "_client": ("AsyncClient", "Client"),
+    "_client": ("AsyncChat", "AsyncClient", "Chat", "Client"),
     "_transports": ("AsyncTransport", "HTTPRequest", "HTTPResponse", "Transport"),
     "errors": tuple(name for name in __all__ if name.endswith(("Delivery", "Error", "Warning"))),
 }

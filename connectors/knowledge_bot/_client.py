@@ -11,17 +11,17 @@ import ssl
 import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
+from weakref import WeakKeyDictionary
 
 from knowledge_bot import __version__
-from knowledge_bot._chats import AsyncChat, Chat
 from knowledge_bot._configuration import API_KEY_VARIABLE, Configuration, Secret, check_limits
-from knowledge_bot._endpoints import AsyncDriver, Endpoints, Request, SyncDriver
+from knowledge_bot._endpoints import AsyncDriver, Endpoints, Request, SyncDriver, identifier
 from knowledge_bot._extensions import Announced
 from knowledge_bot._responses import ACCEPT_ENCODING, LARGEST_ANSWER, outcome_of
 from knowledge_bot._retries import Attempt, Failure, Steps, retry_policy
@@ -48,6 +48,8 @@ from knowledge_bot.errors import ConfigurationError, Delivery
 
 if TYPE_CHECKING:
     from pydantic import SecretStr
+
+    from knowledge_bot.models import Message
 
 T = TypeVar("T")
 AnyTransport = TypeVar("AnyTransport")
@@ -296,6 +298,68 @@ class _BaseClient(Endpoints, Generic[AnyTransport, AnyHTTPClient]):
             attempt.timeout,
             LARGEST_ANSWER,
         )
+
+
+class Chat:
+    """A conversation with a bot, one turn after another; made by `Client.chat`.
+
+    Attributes:
+        conversation_id: the conversation's id; None until the first answer.
+    """
+
+    def __init__(
+        self, send_message: "Callable[..., Message]", bot_id: str, conversation_id: str | None
+    ) -> None:
+        self._send_message, self._bot_id = send_message, identifier("bot_id", bot_id, "bot_")
+        self.conversation_id = conversation_id
+        self._turn = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"Chat({self._bot_id!r}, conversation_id={self.conversation_id!r})"
+
+    def ask(self, content: str) -> "Message":
+        """Send a message in this conversation; returns and raises what `send_message` does."""
+        with self._turn:
+            message = self._send_message(
+                bot_id=self._bot_id, content=content, conversation_id=self.conversation_id
+            )
+            self.conversation_id = message.conversation_id
+        return message
+
+
+class AsyncChat:
+    """A conversation with a bot, one turn after another; made by `AsyncClient.chat`.
+
+    Turns of several event loops at once do not wait for each other.
+
+    Attributes:
+        conversation_id: the conversation's id; None until the first answer.
+    """
+
+    def __init__(
+        self,
+        send_message: "Callable[..., Awaitable[Message]]",
+        bot_id: str,
+        conversation_id: str | None,
+    ) -> None:
+        self._send_message, self._bot_id = send_message, identifier("bot_id", bot_id, "bot_")
+        self.conversation_id = conversation_id
+        # A lock belongs to the first event loop in which a task had to wait for it.
+        self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = (
+            WeakKeyDictionary()
+        )
+
+    def __repr__(self) -> str:
+        return f"AsyncChat({self._bot_id!r}, conversation_id={self.conversation_id!r})"
+
+    async def ask(self, content: str) -> "Message":
+        """Send a message in this conversation; returns and raises what `send_message` does."""
+        async with self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
+            message = await self._send_message(
+                bot_id=self._bot_id, content=content, conversation_id=self.conversation_id
+            )
+            self.conversation_id = message.conversation_id
+        return message
 
 
 class Client(_BaseClient[Transport, HTTPClient], SyncDriver):

@@ -33,8 +33,7 @@ from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._engine import Run
 from knowledge_bot.ingest._ledger import Entry, Ledger, PrunePlan, SupersededSource
 from knowledge_bot.ingest._plan import Job, OnUnknown
-from knowledge_bot.ingest._progress import ProgressBar
-from knowledge_bot.ingest._report import Outcome, Report, Stop
+from knowledge_bot.ingest._report import Outcome, ProgressBar, Report, Stop
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
