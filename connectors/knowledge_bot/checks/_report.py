@@ -5,7 +5,7 @@ import re
 import shutil
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
@@ -214,15 +214,7 @@ class Comparison:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the comparison as plain values, for JSON."""
-        return {
-            "worse": [{"id": one.id, "ask": one.ask, "reason": one.reason} for one in self.worse],
-            "better": [{"id": one.id, "ask": one.ask} for one in self.better],
-            "still_failing": self.still_failing,
-            "new": self.new,
-            "left_out": self.left_out,
-            "seconds_before": self.seconds_before,
-            "seconds_now": self.seconds_now,
-        }
+        return asdict(self)
 
     def __str__(self) -> str:
         counts = {

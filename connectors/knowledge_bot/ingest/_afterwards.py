@@ -7,7 +7,7 @@ that was cut off is done again by the next run: a source that is not there any m
 import asyncio
 import itertools
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -133,6 +133,8 @@ class Afterwards:
     ) -> None:
         self._store, self._sender, self._limiter = store, sender, limiter
         self._counters, self._options, self._doubts = counters, options, doubts
+        # The caller's function is called for one at a time.
+        self._places = asyncio.Semaphore(1 if callable(options.prune) else options.concurrency)
         self._failed_in_a_row = 0
         self._newer: dict[str | None, str | None] = {}
         self._ready: dict[str, bool] = {}  # of what took the place of others
@@ -313,27 +315,15 @@ class Afterwards:
 
     async def _remove_all(self, several: Sequence[Removable]) -> None:
         """Remove sources, some at a time, and let the ledger forget those that are removed."""
-        at_once = 1 if callable(self._options.prune) else self._options.concurrency
         for start in range(0, len(several), _GROUP):
-            removed: list[Removable] = []
             group = several[start : start + _GROUP]
             entries = [one for one in group if isinstance(one, Entry)]
             if entries:  # what came back since is left
                 withdrawing = partial(withdraw, entries=entries)
                 group = await asyncio.to_thread(self._store.write_with, withdrawing)
-            waiting = iter(group)
-
-            async def work(
-                waiting: Iterator[Removable] = waiting, removed: list[Removable] = removed
-            ) -> None:
-                for each in waiting:
-                    async with self._limiter.turn() as mine:
-                        if mine and await self._is_removed(each):
-                            removed.append(each)
-
-            async with asyncio.TaskGroup() as workers:
-                for _ in range(at_once):
-                    workers.create_task(work())
+            async with asyncio.TaskGroup() as tasks:
+                tried = [tasks.create_task(self._is_removed_in_turn(each)) for each in group]
+            removed = [each for each, task in zip(group, tried, strict=True) if task.result()]
             if removed:
                 await asyncio.to_thread(self._store.write_with, partial(drop, several=removed))
             # A plan's run looks at no origin, and has counted nothing as gone.
@@ -341,6 +331,10 @@ class Afterwards:
             for each in removed:
                 self._tell("removed", each.name, each.key, "", each.source_id)
                 self._counters.counts["gone"] -= counted and isinstance(each, Entry)
+
+    async def _is_removed_in_turn(self, each: Removable) -> bool:
+        async with self._places, self._limiter.turn() as mine:
+            return mine and await self._is_removed(each)
 
     async def _is_removed(self, each: Removable) -> bool:
         """Remove a source; False if it stays, and name it then unless its time has not come."""

@@ -396,9 +396,6 @@ class Limiter:
 
     async def _wait(self, seconds: float | None) -> None:
         self._changed.clear()
-        if seconds is None:
-            await self._changed.wait()
-            return
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._changed.wait()
