@@ -404,7 +404,9 @@ class Connection:
 
     def __init__(self, raw: Any, *, sqlite: bool, pooled: bool = False) -> None:
         self._raw, self.sqlite, self._pooled = raw, sqlite, pooled
-        self._spelled: Callable[[str], str] = str if sqlite else _with_other_placeholders
+        self._spelled: Callable[[str], str] = (
+            str if sqlite else lambda statement: statement.replace("?", "%s")
+        )
 
     def rows(self, statement: str, *values: Any) -> list[Any]:
         """Return the rows of a query."""
@@ -644,10 +646,6 @@ def _after_a_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_a_fork)
-
-
-def _with_other_placeholders(statement: str) -> str:
-    return statement.replace("?", "%s")
 
 
 def _write_ahead(connection: Connection) -> None:

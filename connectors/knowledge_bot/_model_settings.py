@@ -53,10 +53,6 @@ def level_outside(inside: Collection[str]) -> int:
     """
     packages = {"knowledge_bot", *inside}
     depth, frame = 1, sys._getframe(1)  # noqa: SLF001 - what `inspect.currentframe` returns
-    while frame.f_back is not None and _package_of(frame.f_globals) in packages:
+    while str(frame.f_globals.get("__name__")).partition(".")[0] in packages and frame.f_back:
         depth, frame = depth + 1, frame.f_back
     return depth
-
-
-def _package_of(names: dict[str, object]) -> str:
-    return str(names.get("__name__", "")).partition(".")[0]

@@ -198,8 +198,9 @@ def _error(
         )
         return _unexpected(request, response, destination, key, body=body, why=why)
     retry_after = retry_after_seconds(headers.get("retry-after"))
-    code, message = _code_and_message(_without(key, body))
-    if (plain := _code_and_message(body)[0]) in _CODES:
+    code, message, _ = _problem_in(_without(key, body))
+    plain, _, created_id = _problem_in(body)
+    if plain in _CODES:
         code = plain  # though a test's short key may be a part of it
     refused = status < 500 or (status in {503, 507} and retry_after is not None)
     # Had an earlier attempt been acted on, its key would have brought its answer.
@@ -227,7 +228,7 @@ def _error(
         advice=advice,
     )
     if code == KEY_REUSED:
-        error.created_id = _id_in(body)
+        error.created_id = created_id
     return error
 
 
@@ -248,18 +249,8 @@ def _unexpected(
     )
 
 
-def _id_in(body: bytes) -> str | None:
-    """Return the `id` that an error's body names, if it does."""
-    import json
-
-    found = json.loads(body)  # it was read before
-    found = found.get("value", found)
-    named = found.get("id") if isinstance(found, dict) else None
-    return named if isinstance(named, str) and named.isprintable() else None
-
-
-def _code_and_message(body: bytes) -> tuple[str | None, str]:
-    """Read `code` and `message` (interface section 7), or the start of whatever came instead.
+def _problem_in(body: bytes) -> tuple[str | None, str, str | None]:
+    """Read `code` and `message` (interface section 7), and `id`, or the start of what came instead.
 
     A proxy or a framework before the service may refuse in words of its own.
     """
@@ -269,15 +260,16 @@ def _code_and_message(body: bytes) -> tuple[str | None, str]:
         found = json.loads(body)
         if isinstance(found, dict) and isinstance(found.get("value"), dict):
             found = found["value"]
-        code, message = found.get("code"), found.get("message")
+        code, message, named = found.get("code"), found.get("message"), found.get("id")
         if found and code is None and message is None:
             message = json.dumps(found, ensure_ascii=False)
     except (ValueError, AttributeError, RecursionError):
         text = re.sub(r"<[^>]*>|\s+", " ", body[:_START].decode("utf-8", "replace"))
-        return None, _printable(" ".join(text.split()))[:_MESSAGE_LENGTH]
+        return None, _printable(" ".join(text.split()))[:_MESSAGE_LENGTH], None
     return (
         _printable(str(code))[:_MESSAGE_LENGTH] if code is not None else None,
         _printable(str(message))[:_MESSAGE_LENGTH] if message is not None else "",
+        named if isinstance(named, str) and named.isprintable() else None,
     )
 
 

@@ -173,7 +173,7 @@ def read(text: str) -> Transcript:
     if not question.strip():
         return plain
     turns = [
-        Turn(_ROLE_OF[label], _unescaped(what))
+        Turn(_ROLE_OF[label], _TO_UNESCAPE.sub(r"\1\2", what))
         for label, what in zip(said[::2], said[1::2], strict=True)
     ]
     transcript = Transcript((*turns, Turn("user", question)))
@@ -200,7 +200,3 @@ def _opens(text: str) -> bool:
 def _escaped(text: str) -> str:
     # The first line stands behind a label, where nothing is mistaken for one.
     return _TO_ESCAPE.sub(r"\1\\\2", text)
-
-
-def _unescaped(text: str) -> str:
-    return _TO_UNESCAPE.sub(r"\1\2", text)

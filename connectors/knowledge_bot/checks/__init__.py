@@ -43,22 +43,6 @@ if TYPE_CHECKING:
     )
     from knowledge_bot.checks._run import CheckOptions, Progress, acheck, check
 
-_HOMES = {
-    "_files": ("load_questions",),
-    "_questions": ("Expectation", "Question"),
-    "_report": (
-        "Baseline",
-        "Change",
-        "CheckReport",
-        "CheckStop",
-        "Comparison",
-        "Result",
-        "Standing",
-        "Verdict",
-    ),
-    "_run": ("CheckOptions", "Progress", "acheck", "check"),
-}
-
 __all__ = [
     "Baseline",
     "Change",
@@ -77,4 +61,10 @@ __all__ = [
     "load_questions",
 ]
 
+_HOMES = {
+    "_files": ("load_questions",),
+    "_questions": ("Expectation", "Question"),
+    "_run": ("CheckOptions", "Progress", "acheck", "check"),
+}
+_HOMES["_report"] = tuple({*__all__}.difference(*_HOMES.values()))
 __getattr__, __dir__ = lazy_names(__name__, _HOMES)

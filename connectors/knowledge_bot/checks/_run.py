@@ -229,7 +229,8 @@ async def acheck(
         )
     schedule, client, known = _prepared(client, bot_id, questions, ledger, options)
     with client._run_span("check") as counted:  # noqa: SLF001 - the core's own
-        report = await Runner(schedule, _asking(schedule, client, known, _in_this_loop)).run()
+        asking = _asking(schedule, client, known, lambda function, *given: function(*given))
+        report = await Runner(schedule, asking).run()
         counted(Counter(str(one.verdict) for one in report.results))
     return report
 
@@ -304,10 +305,6 @@ def _asking(
         return Answer.of(await awith_freshness(message, ledger, client.base_url))
 
     return ask
-
-
-def _in_this_loop(function: Callable[..., Awaitable[T]], *arguments: Any) -> Awaitable[T]:
-    return function(*arguments)
 
 
 def _bots(given: str | Sequence[str]) -> tuple[str, ...]:
@@ -426,7 +423,8 @@ class Schedule:
 
     def failed(self, number: int, error: Exception, seconds: float) -> None:
         """Note that there is no answer, and stop where no other question would get one either."""
-        reason = str(error) if isinstance(error, KnowledgeBotError) else _description(error)
+        known = isinstance(error, KnowledgeBotError)
+        reason = str(error) if known else f"{type(error).__name__}: {error}".rstrip(": ")
         stop = next((_STOPS[kind] for kind in _STOPS if isinstance(error, kind)), None)
         if isinstance(error, _NoSuchBotError):
             stop, reason = CheckStop.BOT, str(error)
@@ -526,10 +524,6 @@ def _unasked(bots: Sequence[str], questions: Iterable[Question]) -> list[Result]
         for bot in bots
         for one in given
     ]
-
-
-def _description(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}".rstrip(": ")
 
 
 def _unanswered(error: Exception, reason: str) -> str:

@@ -132,7 +132,7 @@ class _Kbot(Suggesting):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             with _help_on_stdout(), warnings.catch_warnings():
-                warnings.showwarning = _show_warning
+                warnings.showwarning = lambda text, *_, **__: write_stderr(f"Warning: {text}")
                 return super().invoke(ctx)
         except KnowledgeBotError as error:
             raise Failed(str(error), exit_of(error)) from None
@@ -246,10 +246,6 @@ def _help_on_stdout() -> Iterator[None]:
             raise
         give_up(sys.stdout)
         raise StdoutError(f"stdout cannot be written: {error.strerror}.") from None
-
-
-def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    write_stderr(f"Warning: {message}")
 
 
 def _log_to_stderr(ctx: click.Context) -> None:

@@ -34,7 +34,7 @@ from knowledge_bot.ingest._store import (
 )
 
 if TYPE_CHECKING:  # pydantic is slow to load, and a night without changes makes no item
-    from knowledge_bot.ingest._items import Item, WebPage
+    from knowledge_bot.ingest._items import Item
 
 OnUnknown = Literal["hold", "resend"]
 """What to do with an item whose outcome is unknown: report it, or send it again."""
@@ -660,17 +660,14 @@ def _if_unchanged(job: Job, row: Row) -> Row | None:
     if row.digest == job.digest:
         return row
     known = row.version.split(_SEPARATOR) if row.version else []
-    if row.digest not in [_digest_as(page, version) for version in (*known, None)]:
+    kept = (page.model_copy(update={"version": version}) for version in (*known, None))
+    if row.digest not in (each.digest() for each in kept):
         return None  # its address, its headers or its version changed
     if page.version is None or page.version in known:
         return row
     if any(_same_reader(page.version, version) for version in known):
         return None
     return row._replace(version=_SEPARATOR.join([*known, page.version]), digest=job.digest)
-
-
-def _digest_as(page: "WebPage", version: str | None) -> bytes:
-    return page.model_copy(update={"version": version}).digest()
 
 
 def _same_reader(one: str, other: str) -> bool:

@@ -144,7 +144,8 @@ class Sources:
             reason = self._failing.pop(source["name"], None)
             source["reason"], source["status"] = reason, "failed" if reason else "ready"
             if not reason:
-                source.update(ready_revision=source["revision"], ready_at=_now())
+                now = int(time.time() * 1000)
+                source.update(ready_revision=source["revision"], ready_at=now)
 
     def fail(self, name: str, reason: str) -> None:
         """Let the next text of this name fail."""
@@ -214,7 +215,3 @@ def _fits(source: Mapping[str, Any], query: Mapping[str, Sequence[str]]) -> bool
         and ("status" not in query or source["status"] in query["status"])
         and ("collection" not in query or not ids.isdisjoint(query["collection"]))
     )
-
-
-def _now() -> int:
-    return int(time.time() * 1000)

@@ -55,7 +55,8 @@ def cleaned(link: str, base: str = "", encoding: str = "utf-8") -> str | None:
     if port is not None and port != _PORTS[parts.scheme]:
         netloc = f"{netloc}:{port}"
     path = _escaped(_SESSION_IN_PATH.sub("", parts.path) or "/", _PATH, "utf-8")
-    query = _escaped(_without_visits(parts.query), _QUERY, encoding)
+    asked = "&".join(part for part in parts.query.split("&") if part and not _counts_visits(part))
+    query = _escaped(asked, _QUERY, encoding)
     return urlunsplit((parts.scheme, netloc, _without_dots(path), query, ""))
 
 
@@ -75,10 +76,6 @@ def _host(host: str) -> str:
     if re.search(r"[^0-9a-z._-]", host, re.IGNORECASE):
         raise ValueError("the host holds characters that no host name may have")
     return host.lower()
-
-
-def _without_visits(query: str) -> str:
-    return "&".join(part for part in query.split("&") if part and not _counts_visits(part))
 
 
 def _counts_visits(part: str) -> bool:
