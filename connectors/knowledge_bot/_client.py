@@ -643,7 +643,7 @@ def _log(attempt: Attempt, reply: HTTPResponse | Failure, started: float) -> Non
 def in_own_loop(
     main: Callable[[], Coroutine[Any, Any, T]],
     name: str,
-    interrupted: "Callable[[BaseException, Future[T]], object]",
+    interrupted: Callable[[BaseException, Future[T]], object],
 ) -> T:
     """Run a coroutine in an event loop of its own, and wait for its result.
 
