@@ -14,7 +14,6 @@ from knowledge_bot import (
     AuthenticationError,
     BadRequestError,
     Client,
-    ConfigurationError,
     Delivery,
     KnowledgeBotError,
     NotFoundError,
@@ -121,21 +120,6 @@ WRONG_REQUESTS = {
         BadRequestError,
         "bot_nobody",
     ),
-    "unknown bot's conversations": (
-        lambda c: c.list_conversations("bot_nobody"),
-        NotFoundError,
-        "bot_nobody",
-    ),
-    "unknown conversation": (
-        lambda c: c.send_message(bot_id="bot_default", content="x", conversation_id="conv_no"),
-        BadRequestError,
-        "conv_no",
-    ),
-    "unknown collection": (
-        lambda c: c.create_text_source(name="n", collections="col_nowhere", content="c"),
-        BadRequestError,
-        "col_nowhere",
-    ),
     "unknown collection of an upload": (
         lambda c: c.upload_source(name="n", collections="col_nowhere", file=b"c"),
         BadRequestError,
@@ -147,11 +131,6 @@ WRONG_REQUESTS = {
         ),
         KnowledgeBotError,
         "larger than 52,428,800 bytes",
-    ),
-    "empty file": (
-        lambda c: c.upload_source(name="n", collections="col_default", file=b""),
-        ConfigurationError,
-        "is empty",
     ),
 }
 
@@ -175,30 +154,6 @@ def test_a_wrong_key_is_refused_for_reading_and_writing(use):
 def test_a_wrong_base_url_says_what_to_check(use, service):
     with pytest.raises(NotFoundError, match="base URL"):
         use(lambda c: c.list_bots(), base_url=f"{service.base_url}/elsewhere")
-
-
-def test_what_cannot_be_read_fails_with_its_reason_and_the_rest_goes_on(use, service, site):
-    wrong = {
-        "empty PDF": lambda c: c.upload_source(
-            name="n", collections="col_default", file=b"%PDF-1.7\n", filename="a.pdf"
-        ),
-        "junk as PDF": lambda c: c.upload_source(
-            name="n", collections="col_default", file=bytes(range(256)) * 400, filename="b.pdf"
-        ),
-        "a page that is not there": lambda c: c.create_webpage_source(
-            name="n", collections="col_default", url=f"{site}/nowhere.html"
-        ),
-        "a page inside the network": lambda c: c.create_webpage_source(
-            name="n", collections="col_default", url="http://169.254.169.254/latest/meta-data/"
-        ),
-    }
-    sources = {what: use(call).id for what, call in wrong.items()}
-    good = use(lambda c: c.create_text_source(name="n", collections="col_default", content=FACT))
-    for what, source in sources.items():
-        status, reason = status_of(service, source)
-        assert status == "failed", what
-        assert reason, what
-    assert status_of(service, good.id) == ("ready", None)
 
 
 def test_a_source_that_was_accepted_becomes_ready_although_the_service_is_killed(tmp_path):

@@ -122,13 +122,6 @@ def test_after_the_second_night_a_bot_answers_from_what_there_is(night, client, 
     assert not [*ledger.gone(), *ledger.superseded()]
 
 
-def test_without_prune_what_is_gone_stays(night, client, ledger):
-    night(FIRST)
-    report = night(SECOND)
-    assert (report.replaced, report.removed, report.gone) == (1, 0, 1)
-    assert "two euros" in ask(client, FEE).answer
-
-
 def langchain_delete(client, ledger, key):
     collection = KnowledgeBotCollection(collections="col_1", ledger=ledger, client=client)
     return collection.delete([key])

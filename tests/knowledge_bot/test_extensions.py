@@ -180,9 +180,12 @@ def test_what_is_announced_cannot_be_changed(extended):
         client.extensions()["sources"]["manage"] = False
 
 
-@pytest.mark.parametrize("status", [404, 405, 501])
-def test_it_is_asked_again_where_a_path_of_an_extension_is_not_there(call, extended, status):
-    server = extended(answer(status, b"no such page"))
+@pytest.mark.parametrize(
+    ("reply", "asked"),
+    [*((answer(status, b"no such page"), 2) for status in (404, 405, 501)), (UNKNOWN_SOURCE, 1)],
+)
+def test_it_is_asked_again_where_a_path_and_not_a_source_is_not_there(call, extended, reply, asked):
+    server = extended(reply)
 
     async def use(client):
         for _ in range(2):
@@ -190,19 +193,7 @@ def test_it_is_asked_again_where_a_path_of_an_extension_is_not_there(call, exten
                 await result(client.get_source("src_1"))
 
     call_any(call, use, server.url)
-    assert len(server.pings) == 2
-
-
-def test_a_source_that_is_not_there_is_no_path_that_is_not_there(call, extended):
-    server = extended(UNKNOWN_SOURCE)
-
-    async def use(client):
-        for _ in range(2):
-            with pytest.raises(NotFoundError):
-                await result(client.get_source("src_1"))
-
-    call_any(call, use, server.url)
-    assert len(server.pings) == 1
+    assert len(server.pings) == asked
 
 
 def test_a_service_that_cannot_be_asked_is_no_service_without_extensions(call, scripted):
@@ -289,8 +280,11 @@ def test_where_nothing_is_announced_no_key_is_sent_and_nothing_unknown_is_sent_a
     assert caught.value.idempotency_key is None
 
 
-def test_a_failing_ping_neither_fails_nor_repeats(call, scripted):
-    server = scripted(answer(body=SOURCE), on_ping=answer(500))
+@pytest.mark.parametrize(
+    "broken", [answer(500), raw(b"HTTP/1.1 200 OK\r\n\r\n<html>"), reset, answer(302)]
+)
+def test_a_broken_ping_neither_fails_nor_repeats(call, scripted, broken):
+    server = scripted(answer(body=SOURCE), on_ping=broken)
 
     async def use(client):
         for _ in range(3):
@@ -298,12 +292,6 @@ def test_a_failing_ping_neither_fails_nor_repeats(call, scripted):
 
     call_any(call, use, server.url)
     assert (len(server.pings), len(server.requests)) == (1, 3)
-
-
-@pytest.mark.parametrize("broken", [raw(b"HTTP/1.1 200 OK\r\n\r\n<html>"), reset, answer(302)])
-def test_nor_does_one_that_says_something_else(call, scripted, broken):
-    server = scripted(answer(body=SOURCE), on_ping=broken)
-    assert call(create, server.url).id == "src_1"
 
 
 def test_what_stays_unknown_has_the_key_to_send_it_again_with(call, extended):
@@ -349,14 +337,6 @@ def test_a_key_that_cannot_be_sent_is_refused_before(call, extended, key):
     with pytest.raises(ConfigurationError, match="idempotency_key"):
         call(lambda c: c.send_message(bot_id="bot_1", content="?", idempotency_key=key), server.url)
     assert (server.requests, server.pings) == ([], [])
-
-
-def test_a_key_of_the_caller_is_not_sent_where_none_is_taken(call, scripted):
-    server = scripted(answer(body=SOURCE))
-    with pytest.raises(UnsupportedError) as caught:
-        call(WITH_A_KEY["text"], server.url)
-    assert server.requests == []
-    assert caught.value.delivery is Delivery.NOT_DELIVERED
 
 
 @pytest.mark.parametrize("echo", [{}, {"Idempotency-Key": "another"}])
@@ -489,27 +469,28 @@ def listed(pages):
     return all_of_them()
 
 
-@pytest.mark.parametrize("use", MANAGED)
-def test_without_the_extension_nothing_is_sent(call, scripted, use):
-    server = scripted(answer(body=DETAILS))
-    with pytest.raises(UnsupportedError) as caught:
-        call(MANAGED[use], server.url)
-    assert isinstance(caught.value, ConfigurationError)
-    assert server.requests == []
+SEARCHING = {
+    "search": lambda c: c.search("When?"),
+    "get passage": lambda c: c.get_passage("pas_1"),
+}
 
 
 @pytest.mark.parametrize(
     ("use", "header"),
     [
+        *((use, "") for use in MANAGED),
         *((use, "sources=1;rename") for use in ("replace", "rename", "delete")),
         ("replace", "sources=1;manage=?0"),
         ("rename", "sources=1;manage"),
+        *((use, "idempotency=1;lifetime=600, sources=1;manage") for use in SEARCHING),
+        ("text", "sources=1;manage"),
     ],
 )
-def test_nor_with_a_key_that_may_not(call, extended, use, header):
+def test_what_is_not_announced_is_not_sent(call, extended, use, header):
     server = extended(answer(body=DETAILS), header=header)
-    with pytest.raises(UnsupportedError):
-        call(MANAGED[use], server.url)
+    with pytest.raises(UnsupportedError) as caught:
+        call({**MANAGED, **SEARCHING, **WITH_A_KEY}[use], server.url)
+    assert caught.value.delivery is Delivery.NOT_DELIVERED
     assert server.requests == []
 
 
@@ -677,23 +658,13 @@ def test_without_extensions_a_service_from_memory_has_none():
         MemoryService(extensions={"telepathy"})
 
 
-def test_an_interruption_while_it_is_asked_leaves_nothing_uncertain():
+@pytest.mark.parametrize("interrupted", ["GET", "POST"])
+def test_an_interruption_leaves_uncertain_what_was_posted_alone_and_names_its_key(
+    memory, interrupted
+):
     class Interrupted:
         def send(self, request):
-            raise KeyboardInterrupt
-
-        def close(self): ...
-
-    with pytest.raises(KeyboardInterrupt) as caught:
-        create(Client(KEY, "https://service.test", transport=Interrupted()))
-    assert caught.value.delivery is Delivery.NOT_DELIVERED
-    assert "POST /sources/write" in caught.value.__notes__[0]
-
-
-def test_an_interrupted_post_names_its_key(memory):
-    class Interrupted:
-        def send(self, request):
-            if request.method == "POST":
+            if request.method == interrupted:
                 raise KeyboardInterrupt
             return memory.transport.send(request)
 
@@ -701,8 +672,13 @@ def test_an_interrupted_post_names_its_key(memory):
 
     with pytest.raises(KeyboardInterrupt) as caught:
         create(Client(KEY, "https://service.test", transport=Interrupted()))
-    assert caught.value.delivery is Delivery.UNKNOWN
-    assert caught.value.idempotency_key in caught.value.__notes__[0]
+    (note,) = caught.value.__notes__
+    assert "POST /sources/write" in note
+    if interrupted == "GET":  # what the service announces is asked first
+        assert caught.value.delivery is Delivery.NOT_DELIVERED
+    else:
+        assert caught.value.delivery is Delivery.UNKNOWN
+        assert caught.value.idempotency_key in note
 
 
 # Passages -----------------------------------------------------------------------------------------
@@ -717,23 +693,11 @@ PASSAGE = {
     "score": 1.5,
     "found": True,
 }
-SEARCHING = {
-    "search": lambda c: c.search("When?"),
-    "get": lambda c: c.get_passage("pas_1"),
-}
 
 
 @pytest.fixture
 def searchable(extended):
     return lambda *replies: extended(*replies, header="passages=1")
-
-
-@pytest.mark.parametrize("use", SEARCHING)
-def test_without_the_extension_nothing_is_searched(call, extended, use):
-    server = extended(header="idempotency=1;lifetime=600, sources=1;manage")
-    with pytest.raises(UnsupportedError):
-        call(SEARCHING[use], server.url)
-    assert server.requests == []
 
 
 def test_passages_are_found(call, searchable):
@@ -752,9 +716,9 @@ def test_passages_are_found(call, searchable):
 def test_a_passage_is_read_and_one_that_is_gone_is_not_there(call, searchable):
     gone = answer(404, {"code": "unknown_passage", "message": "m"})
     server = searchable(answer(body={**PASSAGE, "score": None}), gone)
-    assert call(SEARCHING["get"], server.url).score is None
+    assert call(SEARCHING["get passage"], server.url).score is None
     with pytest.raises(NotFoundError):
-        call(SEARCHING["get"], server.url)
+        call(SEARCHING["get passage"], server.url)
     assert [request.path for request in server.requests] == ["/public/v1/passages/pas_1"] * 2
 
 

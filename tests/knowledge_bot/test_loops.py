@@ -4,7 +4,6 @@ import asyncio
 import subprocess
 import sys
 import threading
-import warnings
 
 import pytest
 
@@ -25,20 +24,6 @@ def test_an_event_loop_that_is_not_of_asyncio_is_named(scripted):
     with pytest.raises(StopIteration):
         client.aclose().send(None)
     assert server.connections == 0
-
-
-@on_linux
-def test_fifty_event_loops_one_after_another_leave_nothing_open(scripted):
-    server = scripted(answer(body=SOURCE))
-    client = AsyncClient(KEY, server.url)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        asyncio.run(create(client))
-        before = open_files()
-        for _ in range(50):
-            asyncio.run(create(client))
-    assert until(lambda: open_files() <= before + 2)
-    assert len(server.requests) == 51
 
 
 @on_linux

@@ -113,13 +113,6 @@ def test_nor_a_key_that_json_writes_in_another_way(call, scripted, body):
     assert caught.value.message == "no key ***"
 
 
-def test_an_unreadable_answer_keeps_what_may_name_the_source(call, scripted):
-    server = scripted(answer(body={"identifier": "src_77"}))
-    with pytest.raises(UnexpectedResponseError) as caught:
-        call(create, server.url)
-    assert b"src_77" in caught.value.body
-
-
 def test_a_refusal_that_breaks_off_is_still_a_refusal(call, scripted):
     server = scripted(then(answer(400, {"code": "c"}, length=9999), close))
     with pytest.raises(BadRequestError):

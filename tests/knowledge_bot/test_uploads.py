@@ -11,7 +11,7 @@ from email.policy import HTTP
 import pytest
 
 from calls import KEY, SOURCE
-from knowledge_bot import AsyncClient, Client, ConfigurationError, ConnectionLostError, Delivery
+from knowledge_bot import AsyncClient, Client, ConfigurationError, Delivery
 from scripted_server import answer
 from waiting import open_files
 
@@ -195,46 +195,6 @@ def test_a_small_file_that_changes_while_it_is_read_is_not_sent(call, scripted, 
         call(sender(file=Changing(20, later)), server.url)
     assert caught.value.delivery is Delivery.NOT_DELIVERED
     assert server.started == 0
-
-
-@pytest.mark.parametrize("size", [1, MIB // 2])
-@pytest.mark.parametrize("as_path", [True, False])
-def test_a_small_file_is_handed_over_in_one_piece_as_json_is(tmp_path, size, as_path):
-    path = tmp_path / "small.bin"
-    path.write_bytes(b"x" * size)
-    file = path if as_path else path.read_bytes()
-    taken = []
-
-    class Breaking:
-        def send(self, request):
-            taken.append((type(request.body), dict(request.headers)["Content-Length"]))
-            assert str(len(request.body)) == taken[-1][1]
-            raise ConnectionResetError
-
-        def close(self):
-            pass
-
-    class AsyncBreaking(Breaking):
-        async def send(self, request):
-            super().send(request)
-
-        async def aclose(self):
-            pass
-
-    with (
-        Client(KEY, "https://service.test", transport=Breaking()) as client,
-        pytest.raises(ConnectionLostError) as blocking,
-    ):
-        sender(file=file)(client)
-
-    async def use():
-        async with AsyncClient(KEY, "https://s.test", transport=AsyncBreaking()) as client:
-            await sender(file=file)(client)
-
-    with pytest.raises(ConnectionLostError) as awaited:
-        asyncio.run(use())
-    assert [kind for kind, _ in taken] == [bytes, bytes]
-    assert blocking.value.delivery is awaited.value.delivery is Delivery.UNKNOWN
 
 
 @pytest.mark.parametrize(("kind", "hops"), [("path", 1), ("bytes", 0), ("bytearray", 0)])

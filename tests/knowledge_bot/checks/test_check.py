@@ -134,11 +134,6 @@ def test_it_ends_when_the_time_is_up(run, serve):
     assert time.monotonic() - began < 20
 
 
-def test_a_wait_that_is_shorter_than_the_interval_asks_once_more(run, serve):
-    bots = serve(bot_1={OPEN.ask: "I do not know."})
-    assert run(bots, "bot_1", [OPEN], wait=0.3).results[0].attempts == 2
-
-
 def test_a_service_that_is_away_is_reported(run, serve):
     bots = serve(bot_1={})
     bots.server.stop()
@@ -185,10 +180,8 @@ def test_a_bot_that_is_not_there_ends_it_and_is_named_beside_those_that_are(run,
     many = [Question(ask=f"{number}?", contains="x") for number in range(50)]
     report = run(bots, "bot_gone", many, wait=60, concurrency=1)  # others go on meanwhile
     assert report.stopped is CheckStop.BOT
-    assert report.stop_reason == (
-        "There is no bot_gone: the message was refused with 400, and the service has bot_guide, "
-        "bot_shop"
-    )
+    assert "bot_gone" in report.stop_reason
+    assert "bot_guide, bot_shop" in report.stop_reason
     assert len(bots.asked) == 1
     assert verdicts(report).count("unasked") == 49
     assert not report.ok
@@ -454,19 +447,7 @@ def test_a_pause_that_is_longer_than_the_wait_ends_it(serve, client_of):
 
 
 def test_without_a_wait_the_client_s_own_retries_are_made(serve, client_of):
-    replies = iter(
-        [
-            answer(429, headers={"Retry-After": "0.1"}),
-            answer(
-                body={
-                    "id": "msg_1",
-                    "answer": "At 9:30.",
-                    "conversation_id": "conv_1",
-                    "created_at": 1,
-                }
-            ),
-        ]
-    )
+    replies = iter([answer(429, headers={"Retry-After": "0.1"}), "At 9:30."])
     bots = serve(bot_1=lambda asked: next(replies))
     with client_of(bots, max_retries=2) as client:
         assert check(client, "bot_1", [OPEN]).ok

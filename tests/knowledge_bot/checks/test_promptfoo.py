@@ -40,6 +40,9 @@ tests:
 """
 
 
+ASSERTING = "prompts: ['{{q}}']\ntests:\n  - vars: {q: when}\n    assert:\n      - "
+
+
 def test_metadata_say_that_an_answer_is_fresh(written):
     text = """
 defaultTest: {metadata: {fresh: true, team: hours}}
@@ -103,22 +106,13 @@ def test_what_python_reads_as_something_else_is_refused(expression):
 
 def test_the_usual_form_is_read(written):
     first, second, third = load_questions(written("promptfooconfig.yaml", USUAL))
-    assert [first.ask, second.ask, third.ask] == [
-        "When do you open?",
-        "Who leads it?",
-        "Who comes",
+    asked = [first.ask, second.ask, third.ask]
+    assert asked == ["When do you open?", "Who leads it?", "Who comes"]
+    assert [(one.kind, one.values, one.negated) for one in first.expectations] == [
+        ("contains_all", ("sorry",), True),
+        ("contains_all", ("9:30",), False),
+        ("contains_any", ("Saturday", "Sunday, too"), False),
     ]
-    assert [one.kind for one in first.expectations] == [
-        "contains_all",
-        "contains_all",
-        "contains_any",
-    ]
-    assert [one.values for one in first.expectations] == [
-        ("sorry",),
-        ("9:30",),
-        ("Saturday", "Sunday, too"),
-    ]
-    assert [one.negated for one in first.expectations] == [True, False, False]
     assert second.expectations[1].values == ("Mia",)
     assert not second.expectations[1].case_sensitive
 
@@ -167,6 +161,24 @@ def test_json_and_anchors_are_read(written):
         ("tests:\n  - vars: {q: {a: b}}\n    assert: [{type: a}]", 2, "expected a list"),
         ("tests:\n  - vars: {a: b, c: d}\n    assert: [{type: equals, value: x}]", 2, "'prompts'"),
         ("tests:\n  - assert: [{type: equals, value: x}]\n    vars: {a: b, a: c}", 3, "twice"),
+        (f"evaluateOptions: {{repeat: 3}}\n{USUAL}", 1, "'repeat' of evaluateOptions"),
+        (f"commandLineOptions: {{repeat: 2}}\n{USUAL}", 1, "'repeat' of commandLineOptions"),
+        (f"description: !!python/object/apply:os.system [ls]\n{USUAL}", 1, "the tag"),
+        (f"description: !env HOME\n{USUAL}", 1, "the tag '!env'"),
+        *(
+            (ASSERTING + one, 5, said)
+            for one, said in (
+                ("{value: x}", "an assertion has no 'type'"),
+                ("{type: contains}", "the assertion 'contains' has no 'value'"),
+                ("{type: contains, value: [a, b]}", "expected a text"),
+                ("{type: contains, value: ''}", "is empty"),
+                ("{type: contains-all, value: []}", "is empty"),
+                ("{type: contains, value: '{{nobody}}'}", "{{nobody}} is not a var of the test"),
+                ("{type: regex, value: '(a'}", "'(a' is not a regular expression"),
+                ("{type: contains, value: x, weight: 0}", "without weight"),
+                ("{type: latency}", "the assertion 'latency' has no 'threshold'"),
+            )
+        ),
     ],
 )
 def test_what_cannot_be_read_is_named_with_its_line(written, text, line, message):
@@ -174,31 +186,6 @@ def test_what_cannot_be_read_is_named_with_its_line(written, text, line, message
     with pytest.raises(ConfigurationError) as caught:
         load_questions(file)
     assert str(caught.value).startswith(f"{file}, line {line}: ")
-    assert message in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("assertion", "message"),
-    [
-        ("{value: x}", "an assertion has no 'type'"),
-        ("{type: contains}", "the assertion 'contains' has no 'value'"),
-        ("{type: contains, value: [a, b]}", "expected a text"),
-        ("{type: contains, value: ''}", "is empty"),
-        ("{type: contains-all, value: []}", "is empty"),
-        ("{type: contains, value: '{{nobody}}'}", "{{nobody}} is not a var of the test"),
-        ("{type: regex, value: '(a'}", "'(a' is not a regular expression"),
-        ("{type: contains, value: x, weight: 0}", "without weight"),
-        ("{type: latency}", "the assertion 'latency' has no 'threshold'"),
-    ],
-)
-def test_an_assertion_that_is_not_read_is_named_with_its_line(written, assertion, message):
-    file = written(
-        "promptfooconfig.yaml",
-        "prompts: ['{{q}}']\ntests:\n  - vars: {q: when}\n    assert:\n      - " + assertion,
-    )
-    with pytest.raises(ConfigurationError) as caught:
-        load_questions(file)
-    assert f"{file}, line 5: " in str(caught.value)
     assert message in str(caught.value)
 
 
@@ -292,11 +279,8 @@ def test_tests_stand_in_a_table_as_well(written, text):
     if text:
         file = written("p.yaml", f"prompts: ['{{{{question}}}}']\ntests: {text}\n")
     first, second, third, fourth = load_questions(file)
-    assert [one.ask for one in (first, second, third)] == [
-        "When do you open?",
-        "Who, then?",
-        "How far?",
-    ]
+    asked = [one.ask for one in (first, second, third)]
+    assert asked == ["When do you open?", "Who, then?", "How far?"]
     assert [(one.kind, one.values, one.negated) for one in first.expectations] == [
         ("contains_all", ("Nine",), False),
         ("contains_all", ("ten",), True),
@@ -335,20 +319,6 @@ def test_tests_that_are_alike_are_several(written):
     one, two = load_questions(written("q.yaml", f"prompts: ['{{{{q}}}}']\n{text % (1, 2)}"))
     assert (one.ask, two.ask) == ("a", "a")
     assert two.id == f"{one.id}-2"
-
-
-@pytest.mark.parametrize(
-    ("more", "expected"),
-    [
-        ("evaluateOptions: {repeat: 3}", "line 1: 'repeat' of evaluateOptions is not read here"),
-        ("commandLineOptions: {repeat: 2}", "'repeat' of commandLineOptions is not read here"),
-        ("description: !!python/object/apply:os.system [ls]", "line 1: the tag .* is not read"),
-        ("description: !env HOME", "line 1: the tag '!env' is not read here"),
-    ],
-)
-def test_what_would_change_the_questions_is_named(written, more, expected):
-    with pytest.raises(ConfigurationError, match=expected):
-        load_questions(written("q.yaml", f"{more}\n{USUAL}"))
 
 
 @pytest.mark.timeout(20)

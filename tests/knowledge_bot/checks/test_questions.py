@@ -239,18 +239,8 @@ def test_a_question_is_a_value():
 
 
 @pytest.mark.timeout(20)
-@pytest.mark.parametrize(
-    ("expression", "text"),
-    [
-        (r"(?:a{1,500}){1,500}b", "a" * 5000),
-        (r"^(([a-z])+.)+[A-Z]([a-z])+$", "a" * 5000),
-        (r"(.*?,){25}z", "a," * 3000),
-        (r"(a|aa)+$", "a" * 5000 + "b"),
-    ],
-)
-def test_an_expression_that_tries_endless_ways_ends(monkeypatch, expression, text):
+@pytest.mark.parametrize("negated", [False, True])
+def test_an_expression_that_tries_endless_ways_ends_and_holds_neither_way(monkeypatch, negated):
     monkeypatch.setattr("knowledge_bot.checks._questions._SECONDS_TO_MATCH", 0.3)
-    given = {"kind": "matches", "values": (expression,), "case_sensitive": True}
-    # Neither holds where it was not found out in time.
-    pair = [Expectation(**given, negated=negated) for negated in (False, True)]
-    assert any(one.unmet(Answer(text)) for one in pair)
+    expected = Expectation(kind="matches", values=(r"(?:a{1,500}){1,500}b",), negated=negated)
+    assert expected.unmet(Answer("a" * 5000))

@@ -1,5 +1,6 @@
 """`kbot doctor`: where settings come from, and what works."""
 
+import contextlib
 import json
 import sqlite3
 
@@ -80,25 +81,17 @@ def test_people_get_two_tables(program, of_the_service):
     assert KEY not in screen.shown
 
 
-def test_a_ledger_of_another_schema_is_a_failure(examined, of_the_service, tmp_path):
-    for name, statement in {
-        "other.db": "CREATE TABLE accounts (id)",
-        "older.db": "CREATE TABLE kbot_items (id)",
-    }.items():
-        connection = sqlite3.connect(tmp_path / name)
-        connection.execute(statement)
-        connection.close()
-        code, _, checks = examined(KNOWLEDGE_BOT_LEDGER=str(tmp_path / name))
-        assert (code, checks["ledger"][0]) == (1, False)
-
-
-def test_a_ledger_that_cannot_be_read_is_a_failure_and_shows_no_password(
+def test_a_ledger_that_cannot_be_used_is_a_failure_and_shows_no_password(
     examined, of_the_service, tmp_path
 ):
+    for name in ("accounts", "kbot_items"):  # of another program, and of an older schema
+        with contextlib.closing(sqlite3.connect(tmp_path / name)) as connection:
+            connection.execute(f"CREATE TABLE {name} (id)")
     (tmp_path / "no.db").write_bytes(b"not a database at all, but long enough to look at")
-    code, _, checks = examined(KNOWLEDGE_BOT_LEDGER=str(tmp_path / "no.db"))
-    assert (code, checks["ledger"][0]) == (1, False)
-    for address in ("postgresql://me:hidden-word@127.0.0.1:9/db", "mysql://me:hidden-word@h/db"):
+    for address in (
+        *(f"{tmp_path}/{name}" for name in ("accounts", "kbot_items", "no.db")),
+        *("postgresql://me:hidden-word@127.0.0.1:9/db", "mysql://me:hidden-word@h/db"),
+    ):
         code, settings, checks = examined(KNOWLEDGE_BOT_LEDGER=address)
         assert (code, checks["ledger"][0]) == (1, False)
         assert "hidden-word" not in str((settings, checks))

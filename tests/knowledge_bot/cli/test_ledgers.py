@@ -53,13 +53,6 @@ def send(service, tmp_path, monkeypatch):
     return send
 
 
-def test_the_password_of_a_ledger_is_not_shown(run):
-    done = run("ledger", "status", "--ledger", "postgresql://me:hidden-word@127.0.0.1:9/none")
-    assert done.exit_code == 1
-    assert "127.0.0.1" in done.stderr
-    assert "hidden-word" not in done.output
-
-
 @pytest.mark.timeout(120)
 def test_a_ledger_in_postgresql_is_used_by_every_command(kbot, service, tmp_path, postgresql):
     (tmp_path / "texts.jsonl").write_text(

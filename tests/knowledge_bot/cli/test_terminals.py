@@ -214,13 +214,7 @@ def test_what_is_gone_can_be_copied_at_80_columns(program, scripted, tmp_path, h
     number = count()
     server = scripted(
         reply_to=lambda request: answer(
-            body={
-                "id": f"src_94287031cb7f51b4c94f2de{next(number):x}",
-                "name": "n",
-                "collections": [],
-                "status": "pending",
-                "created_at": 0,
-            }
+            body={**SOURCE, "id": f"src_94287031cb7f51b4c94f2de{next(number):x}"}
         )
     )
     ledger = Ledger(tmp_path / "ledger.db")

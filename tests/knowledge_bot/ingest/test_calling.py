@@ -9,7 +9,6 @@ import signal
 import sqlite3
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import MISSING, fields, replace
 from functools import partial
 
@@ -191,15 +190,6 @@ def test_a_run_needs_collections(service):
     with Client(KEY, service.url) as client, pytest.raises(TypeError, match="'collections'"):
         ingest(client, texts(1))  # type: ignore[call-arg]
     assert service.arrived == []
-
-
-def test_it_may_be_called_in_any_thread(service, ledger, send):
-    with ThreadPoolExecutor(4) as pool:
-        running = [pool.submit(send, texts(40), ledger=ledger) for _ in range(4)]
-        reports = [each.result(30) for each in running]
-    assert sum(report.created for report in reports) == 40
-    assert len(service.arrived) == 40
-    assert sum(report.failed for report in reports) == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])

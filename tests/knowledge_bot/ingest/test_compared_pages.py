@@ -1,6 +1,5 @@
 """Pages that are read to see whether they changed, over several nights with a ledger."""
 
-import gzip
 import logging
 import socket
 
@@ -144,18 +143,6 @@ def test_by_default_a_list_s_own_times_are_compared_and_no_page_is_read(send, le
         report = send(pages(), ledger=ledger)
         assert (report.created, report.unversioned) == (created, 0)
     assert read(site) == {}
-
-
-def test_a_server_s_time_shows_a_change_of_an_address(send, ledger, site):
-    pages = listed("urls", site, "/a", "/b")
-    site.responses["/a"].headers["Last-Modified"] = "Fri, 02 Jan 2026 00:00:00 GMT"
-    assert send(pages(compare="lastmod"), ledger=ledger).unversioned == 1
-    site.page("/a", text="Another text of the same time")
-    site.responses["/a"].headers["Last-Modified"] = "Fri, 02 Jan 2026 00:00:00 GMT"
-    assert send(pages(compare="lastmod"), ledger=ledger).unchanged == 2
-    site.responses["/a"].headers["Last-Modified"] = "Sat, 03 Jan 2026 00:00:00 GMT"
-    site.footer = "Another banner."
-    assert send(pages(compare="lastmod"), ledger=ledger).created == 1
 
 
 @pytest.mark.usefixtures("impatient")
@@ -383,13 +370,3 @@ def test_pages_without_a_version_are_counted_and_named_once(run, service, ledger
 def test_an_option_that_cannot_be_used_is_reported_at_once(find, how):
     with refused(*how):
         find("https://h.example/list" if find is not from_urls else [], **how)
-
-
-def test_a_compressed_sitemap_s_pages_are_compared_as_well(site, send, ledger):
-    body = gzip.compress(sitemap_of(f"{site.root}/a"))
-    site.responses["/s.xml.gz"] = Response(body, kind="application/gzip")
-    pages = from_sitemap(f"{site.root}/s.xml.gz", compare="content", **FAST)
-    report = send(pages, ledger=ledger)
-    assert (report.created, report.unversioned) == (1, 0)
-    (entry,) = ledger.entries()
-    assert entry.origin == f"{site.root}/s.xml.gz"

@@ -128,19 +128,6 @@ def test_nothing_is_copied_while_something_is_being_sent(filled, place, kind, to
     assert held(ledger) == before
 
 
-def test_nothing_is_copied_under_a_run(send, service, filled, place):
-    ledger, errors = filled("sqlite"), []
-
-    def copy_meanwhile(name: str, times: int) -> None:
-        with pytest.raises(LedgerError, match="right now"):
-            ledger.copy_to(place("sqlite"))
-        errors.append(name)
-
-    service.judge = copy_meanwhile
-    assert send(texts(3, "other"), ledger=ledger, concurrency=1).created == 3
-    assert len(errors) == 3
-
-
 @KINDS
 def test_a_run_that_began_before_a_copy_sends_nothing_with_the_old_ledger(
     send, filled, place, kind, to

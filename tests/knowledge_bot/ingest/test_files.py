@@ -112,12 +112,28 @@ def test_a_file_that_changes_while_it_is_sent_is_sent_anew(send, service, ledger
 
 
 @pytest.mark.parametrize("origin", [None, "bucket"])
-def test_an_object_of_the_same_version_is_not_opened(send, service, ledger, origin):
-    stored = Stored(b"one")
-    assert send([stored.item("v1")], ledger=ledger, origin=origin).created == 1
-    opened = stored.opened
-    assert send([stored.item("v1")], ledger=ledger, origin=origin).unchanged == 1
-    assert stored.opened == opened
+@pytest.mark.parametrize(
+    "runs",
+    [
+        [("v1", b"one", True, True), ("v1", b"one", False, False)],
+        [("v1", b"one", True, True), ("v2", b"the second content", True, True)],
+        [("v1", b"one", True, True), ("v2", b"one", False, True), ("v2", b"one", False, False)],
+        [(None, b"one", True, True), (None, b"one", False, True), (None, b"two", True, True)],
+    ],
+    ids=["the same", "another version", "another version of the same content", "no version"],
+)
+def test_an_object_is_opened_where_its_version_is_new_or_unknown_and_sent_where_its_content_is(
+    send, service, ledger, runs, origin
+):
+    stored = Stored(b"")
+    for version, content, created, opens in runs:
+        stored.content, before = content, stored.opened
+        report = send([stored.item(version)], ledger=ledger, origin=origin)
+        assert (report.created, report.unchanged) == (created, not created)
+        assert (stored.opened > before) is opens
+        assert not created or content in service.raw[-1]
+    assert b'filename="a.txt"' in service.raw[-1]
+    assert all(stream.closed for stream in stored.streams)
 
 
 def test_runs_at_a_time_over_different_objects_do_not_read_theirs_again_and_again(send, ledger):
@@ -132,34 +148,6 @@ def test_runs_at_a_time_over_different_objects_do_not_read_theirs_again_and_agai
     assert [report.created for report in reports] == [40] * 4
     # Once to compare it, once to send it, and once more where it was left to the others at first.
     assert max(stored.opened for chunk in chunks for stored in chunk) <= 3
-
-
-def test_an_object_of_a_new_version_is_uploaded_with_its_content(send, scripted, service, ledger):
-    stored = Stored(b"one")
-    send([stored.item("v1")], ledger=ledger)
-    stored.content = b"the second content"
-    report = send([stored.item("v2")], ledger=ledger)
-    assert (report.created, report.superseded) == (1, 1)
-    assert b"the second content" in service.raw[-1]
-    assert b'filename="a.txt"' in service.raw[-1]
-    assert all(stream.closed for stream in stored.streams)
-
-
-def test_an_object_of_a_new_version_and_the_same_content_is_unchanged(send, service, ledger):
-    stored = Stored(b"one")
-    send([stored.item("v1")], ledger=ledger)
-    assert send([stored.item("v2")], ledger=ledger).unchanged == 1
-    opened = stored.opened
-    assert send([stored.item("v2")], ledger=ledger).unchanged == 1
-    assert stored.opened == opened, "the new version was not noted"
-
-
-def test_an_object_without_a_version_is_compared_by_its_content(send, service, ledger):
-    stored = Stored(b"one")
-    assert send([stored.item(None)], ledger=ledger).created == 1
-    assert send([stored.item(None)], ledger=ledger).unchanged == 1
-    stored.content = b"two"
-    assert send([stored.item(None)], ledger=ledger).created == 1
 
 
 def test_an_object_is_uploaded_under_the_last_part_of_its_address(send, service, tmp_path):

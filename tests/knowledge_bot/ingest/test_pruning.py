@@ -1,6 +1,5 @@
 """What is gone or superseded is removed, under guards; and a run waits until all is ready."""
 
-import asyncio
 import os
 import shutil
 import time
@@ -8,13 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from knowledge_bot import AsyncClient, Client, ConfigurationError, UnsupportedError
+from knowledge_bot import Client, ConfigurationError, UnsupportedError
 from knowledge_bot.ingest import (
     Ledger,
     PrunePlan,
     Skipped,
     Text,
-    aingest,
     from_folder,
     ingest,
 )
@@ -505,17 +503,6 @@ def test_a_dry_run_tells_what_would_be_removed(night, service, ledger):
     assert (len(service.sources), list(ledger.gone())) == (10, [])
 
 
-def test_the_asynchronous_client_removes_as_well(service, ledger):
-    async def main() -> list[int]:
-        async with AsyncClient("key", URL, transport=service.async_transport) as client:
-            how = {"collections": "col_default", "ledger": ledger, "origin": "handbook"}
-            await aingest(client, texts(*range(10)), **how)
-            report = await aingest(client, texts(*range(9)), **how, prune=True, wait_ready=1)
-            return [report.removed, report.failed]
-
-    assert asyncio.run(main()) == [1, 0]
-
-
 # Ready --------------------------------------------------------------------------------------------
 
 
@@ -556,15 +543,6 @@ def test_what_cannot_be_read_and_is_gone_is_no_longer_told(night, service):
     assert night(texts(1, 2), wait_ready=10).failed == 1
     report = night(texts(1), wait_ready=10)
     assert (report.gone, report.failed, report.ok) == (1, 0, True)
-
-
-def test_what_is_not_ready_in_time_waits_for_the_next_run(night, service, ledger):
-    service.hold_sources()
-    assert night(texts(1, 2), wait_ready=0.3).ok
-    assert not any(entry.ready_at for entry in ledger.entries())
-    service.finish_sources()
-    night([], wait_ready=10, origin=None)
-    assert all(entry.ready_at for entry in ledger.entries())
 
 
 def test_a_run_that_waits_for_nothing_asks_for_nothing(night, service):

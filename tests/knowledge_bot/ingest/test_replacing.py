@@ -5,7 +5,7 @@ import time
 import pytest
 
 from knowledge_bot import Client
-from knowledge_bot.ingest import Ledger, Text, WebPage, from_folder, ingest
+from knowledge_bot.ingest import Text, WebPage, from_folder, ingest
 from knowledge_bot.ingest._run import Ingestion
 from knowledge_bot.testing import MemoryService, no_waiting
 from knowledge_bot.testing._extensions import ANNOUNCED
@@ -196,14 +196,6 @@ def test_a_moved_item_whose_source_was_deleted_is_created(night, service, tmp_pa
     assert (report.moved, report.created, report.unchanged) == (0, 1, 5)
 
 
-def test_the_revision_of_each_source_is_kept(night, service, ledger):
-    night(texts("one", "two"))
-    night(texts("one", "new"))
-    assert {entry.source_id: entry.source_revision for entry in ledger.entries()} == {
-        one["id"]: one["revision"] for one in service.sources
-    }
-
-
 # Keys ---------------------------------------------------------------------------------------------
 
 
@@ -311,22 +303,3 @@ def test_a_service_that_ignores_keys_gets_none_and_nothing_is_sent_twice(night, 
     report = night(texts("one", "two"))
     assert (report.unknown, len(service.sources)) == (1, 2)
     assert "idempotency-key" not in service.requests[-1].headers
-
-
-def test_a_person_may_still_settle_what_is_unknown(night, service, ledger):
-    service.lose_next_answer(times=9)
-    night(texts("one"))
-    ledger.resolve("t0", created=True, source_id=service.sources[0]["id"])
-    assert night(texts("one")).unchanged == 1
-
-
-def test_two_ledgers_that_replace_one_source_are_told(client, service, tmp_path):
-    ledgers = [Ledger(tmp_path / f"{n}.db") for n in range(2)]
-    runs = [Ingestion(collections="col_default", ledger=each) for each in ledgers]
-    runs[0].run(client, texts("one"))
-    ledgers[0].copy_to(ledgers[1])
-    assert runs[0].run(client, texts("new")).replaced == 1
-    report = runs[1].run(client, texts("newer"))
-    assert (report.refused, report.replaced) == (1, 0)
-    assert contents(service) == {"t0": "new"}
-    assert runs[1].run(client, texts("newer")).replaced == 1

@@ -12,7 +12,7 @@ from calls import KEY
 from ingest_texts import texts
 from knowledge_bot import Client
 from knowledge_bot.ingest import Stop, Text, ingest
-from scripted_server import ScriptedServer, answer, pong, reset
+from scripted_server import answer, pong, reset
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 
@@ -158,46 +158,9 @@ def test_a_folder_of_pictures_among_texts_does_not_end_a_run(send, service, ledg
     assert (report.created, report.refused, report.stopped) == (100, 60, None)
 
 
-def test_a_service_that_resets_all_connections_for_a_while_is_waited_for(
-    service, ledger, monkeypatch
-):
-    monkeypatch.setattr("knowledge_bot.ingest._limiter._LONGEST_PING_BACKOFF", 0.5)
-    service.judge = lambda name, times: time.sleep(0.005)
-    away, back = time.monotonic() + 0.2, time.monotonic() + 1
-
-    def is_away() -> bool:
-        return away < time.monotonic() < back
-
-    def accepts(connection: socket.socket) -> bool:
-        if is_away():
-            with contextlib.suppress(ConnectionResetError):
-                reset(connection)
-            return False
-        return True
-
-    def answer_ping(connection: socket.socket) -> None:
-        (reset if is_away() else pong)(connection)
-
-    server = ScriptedServer(
-        reply_to=lambda received: reset if is_away() else service.reply(received),
-        on_ping=answer_ping,
-        on_accept=accepts,
-    )
-    try:
-        with Client(KEY, server.url) as client:
-            items = texts(600)
-            report = ingest(client, items, collections="col_1", ledger=ledger, concurrency=8)
-    finally:
-        server.stop()
-    assert report.stopped is None
-    assert time.monotonic() > back
-    assert report.unknown <= 8 + 4
-    assert report.created == 600 - report.unknown
-    assert len(service.arrived) == len(set(service.arrived))
-
-
-def test_a_service_behind_a_proxy_that_finds_nobody_for_a_while_is_waited_for(
-    send, scripted, service, ledger, monkeypatch
+@pytest.mark.parametrize("gone", [reset, error(503)], ids=["reset", "503"])
+def test_a_service_that_is_away_for_a_while_is_waited_for(
+    send, scripted, service, ledger, monkeypatch, *, gone
 ):
     """It may have acted on what was in flight: that is unknown, and nothing more is."""
     monkeypatch.setattr("knowledge_bot.ingest._limiter._LONGEST_PING_BACKOFF", 0.5)
@@ -207,18 +170,27 @@ def test_a_service_behind_a_proxy_that_finds_nobody_for_a_while_is_waited_for(
     def is_away() -> bool:
         return away < time.monotonic() < back
 
-    def reply(received):
-        return error(503) if is_away() else service.reply(received)
+    def accepts(connection: socket.socket) -> bool:
+        if is_away() and gone is reset:
+            with contextlib.suppress(ConnectionResetError):
+                reset(connection)
+            return False
+        return True
 
     def answer_ping(connection: socket.socket) -> None:
-        (error(503) if is_away() else pong)(connection)
+        (gone if is_away() else pong)(connection)
 
-    proxy = scripted(reply_to=reply, on_ping=answer_ping)
-    report = send(texts(600), ledger=ledger, url=proxy.url)
+    server = scripted(
+        reply_to=lambda received: gone if is_away() else service.reply(received),
+        on_ping=answer_ping,
+        on_accept=accepts,
+    )
+    report = send(texts(600), ledger=ledger, url=server.url, concurrency=8)
     assert report.stopped is None
+    assert time.monotonic() > back
     assert report.unknown <= 8 + 4
     assert report.created == 600 - report.unknown
-    assert time.monotonic() > back
+    assert len(service.arrived) == len(set(service.arrived))
 
 
 @pytest.mark.usefixtures("hurried")

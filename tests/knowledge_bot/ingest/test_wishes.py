@@ -83,15 +83,6 @@ def test_a_function_that_opens_nothing_costs_one_item_and_not_the_run(run, servi
     assert report.failures[0].key == "store://a"
 
 
-def test_an_emptied_file_is_said_to_be_there_still(run, ledger, tmp_path):
-    path = tmp_path / "a.txt"
-    path.write_text("An old secret.")
-    run([File(path=path)], ledger=ledger)
-    path.write_text("")
-    (failure,) = run([File(path=path)], ledger=ledger).failures
-    assert failure.kind == "invalid"
-
-
 def test_a_ledger_may_be_given_by_its_address(service, tmp_path):
     with Client(KEY, service.url) as client:
         ingest(client, texts(1), collections="col_1", ledger=tmp_path / "l.db")

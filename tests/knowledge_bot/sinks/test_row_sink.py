@@ -153,15 +153,6 @@ class TestRowSink(SinkContract):
         assert told == {("row 2", "invalid"), ("the row 'a'", "invalid")}
         assert service.created == ["r0"]
 
-    @pytest.mark.parametrize("value", [["a"], {"a": 1}, True, object()])
-    def test_what_has_no_text_form_is_not_sent(self, service, options, write, value):
-        rows = [*rows_of(0, 1), {"id": value, "body": "A"}, {"id": "a", "body": value}]
-        with pytest.raises(IncompleteIngestionError) as caught:
-            write(rows, **options)
-        assert f"its text is of type {type(value).__name__}" in str(caught.value)
-        assert f"its key is of type {type(value).__name__}" in str(caught.value)
-        assert service.created == ["r0"]
-
     def test_numbers_dates_and_uuids_are_texts(self, options, write):
         values = [Decimal("1.50"), UUID(int=5), date(2026, 1, 2), 2.5, 3]
         assert write([{"id": one, "body": one} for one in values], **options).created == 5

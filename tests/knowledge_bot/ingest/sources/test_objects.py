@@ -162,21 +162,6 @@ def test_only_what_changed_is_opened_and_what_vanished_is_gone(store, send, serv
     assert b"another text" in service.raw[-1]
 
 
-@pytest.mark.parametrize("many", [1_000, pytest.param(10_000, marks=pytest.mark.slow)])
-def test_of_many_objects_the_three_that_changed_are_opened(store, send, ledger, many):
-    for number in range(many - len(DOCUMENTS)):
-        store.write(f"docs/{number % 40}/{number}.txt", b"%d" % number)
-    address = f"{store.address}/docs/**"
-    assert send(from_objects(address), ledger=ledger, concurrency=32).created == many
-    store.seen()
-    changed = {"docs/a.md", "docs/7/7.txt", "docs/39/959.txt"}
-    for name in changed:
-        store.write(name, b"it changed")
-    report = send(from_objects(address), ledger=ledger)
-    assert (report.created, report.unchanged) == (3, many - 3)
-    assert store.seen() == changed
-
-
 def test_an_object_that_was_written_just_now_is_read_again(memory, send, ledger, monkeypatch):
     monkeypatch.setattr(objects, "_SETTLED", 2.0)
     now = dt.datetime.now(dt.UTC)
@@ -236,24 +221,6 @@ def test_the_last_bytes_of_an_object_that_changes_while_it_is_read_are_withheld(
         store.write("docs/long.md", b"9876543210")
         with pytest.raises(OSError, match="changed"):
             stream.read()
-
-
-def test_an_object_that_changes_between_its_comparison_and_its_sending_is_not_sent(
-    memory, send, service, ledger
-):
-    memory.write("docs/a.md", b"one")
-    (item,) = from_objects(f"{memory.address}/docs/**")
-    times = []
-
-    def open_():
-        times.append(1)
-        if len(times) == 2:
-            memory.write("docs/a.md", b"two and more")
-        return item.open()
-
-    report = send([item.model_copy(update={"open": open_})], ledger=ledger)
-    assert (report.invalid, service.created) == (1, [])
-    assert send(from_objects(f"{memory.address}/docs/**"), ledger=ledger).created == 1
 
 
 def test_a_folder_that_cannot_be_listed_is_named_and_nothing_is_gone(

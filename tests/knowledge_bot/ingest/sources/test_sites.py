@@ -3,7 +3,6 @@
 import itertools
 import socket
 import ssl
-import threading
 from urllib.parse import urlsplit
 
 import pytest
@@ -266,26 +265,6 @@ def test_a_page_that_drips_is_given_up(small, plain, clock):
     assert "longer than 120 s" in reasons(small, items)["/slow"]
 
 
-def test_headers_that_drip_are_given_up(web, plain, clock):
-    def dripping(connection):
-        connection.sendall(b"HTTP/1.1 200 OK\r\n")
-        for number in range(100):
-            clock.now += 29
-            connection.sendall(b"X-%d: y\r\n" % number)
-            web.dripping.wait(0.01)
-
-    web.dripping = threading.Event()
-    web.answers["/robots.txt"] = web.answers["/sitemap.xml"] = answer(b"", status="404 No")
-    web.answers["/"] = answer(b"<a href=/slow>x</a><a href=/other>x</a>")
-    web.answers["/slow"] = dripping
-    items = list(from_site(web.url()))
-    assert sorted(versions(items)) == [web.url(), web.url("/other")]
-    (shown,) = (item for item in items if isinstance(item, Skipped))
-    assert shown == Skipped(
-        web.url("/slow"), "the page took longer than 120 s", invalid=True, gone="unread"
-    )
-
-
 def test_a_site_that_stops_to_answer_is_left_alone(small, plain):
     small.page("/", *[f"/n/{number}" for number in range(100)])
     small.makers["/n/"] = lambda path: Response(b"", 503)
@@ -294,16 +273,6 @@ def test_a_site_that_stops_to_answer_is_left_alone(small, plain):
     assert "10 requests in a row had no answer" in items[-1].reason
     assert items[-1].partial
     assert len(small.requests) == 2 + 10 * 3
-
-
-def test_a_compression_bomb_is_not_unpacked(small, plain):
-    import gzip
-
-    bomb = gzip.compress(b"<p>" + b" " * 50_000_000)
-    small.page("/", "/bomb")
-    small.responses["/bomb"] = Response(bomb, headers={"Content-Encoding": "gzip"})
-    items = list(from_site(f"{small.root}/", page_bytes=100_000))
-    assert "larger than" in reasons(small, items)["/bomb"]
 
 
 # robots.txt ---------------------------------------------------------------------------------------
@@ -446,19 +415,6 @@ def test_a_certificate_that_fails_is_named_without_a_second_try(plain, clock):
     assert clock.slept == []
     assert shown.invalid
     assert shown.partial
-
-
-def test_a_certificate_is_checked_for_the_host_s_name(plain, monkeypatch, tmp_path):
-    authority = trustme.CA()
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority.issue_cert("localhost").configure_cert(context)
-    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
-    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
-    with serving(context) as server:
-        server.answers["/robots.txt"] = server.answers["/sitemap.xml"] = answer(b"", status="404 N")
-        assert len(versions(from_site(f"https://localhost:{server.port}/"))) == 1
-        (shown,) = from_site(f"https://127.0.0.1:{server.port}/")
-    assert "certificate" in shown.reason
 
 
 def test_a_proxy_of_the_environment_is_used_and_leads_to_no_private_address(
