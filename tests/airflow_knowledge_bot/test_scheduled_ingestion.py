@@ -57,6 +57,15 @@ def test_two_variables_make_the_runner_use_a_service_of_yours(runner):
     assert KEY not in printed
 
 
+def test_a_refused_key_ends_the_runner_with_a_sentence(runner):
+    with OnAPort() as service:
+        service.api_key = KEY  # not the one that it was started with
+        said, printed = runner(service)
+    assert "401" in said
+    assert "Traceback" not in printed
+    assert KEY not in said + printed
+
+
 def test_the_runner_tells_which_task_failed(runner):
     with OnAPort(api_key=KEY) as service:
         code, printed = runner(service, "--collection", "col_unknown")

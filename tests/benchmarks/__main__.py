@@ -21,7 +21,7 @@ RESULTS = FOLDER / "results.json"
 # Airflow does not share an environment with what the other topics compare with, and PostgreSQL's
 # wheel is in the project's alone.
 PROJECT = FOLDER.parents[1] / ".venv" / "bin" / "python"
-OF_THE_PROJECT = ("airflow", "ingestion_scaling", "ingestion_workers")
+OF_THE_PROJECT = ("airflow", "ingestion_scaling")
 # Need the history of a repository, or folders of data; each tells its usage.
 BY_HAND = {"service_nights", "service_ranking"}
 BY_HAND |= {"service_answers"} if "KNOWLEDGE_BOT_QUESTION_SETS" not in os.environ else set()

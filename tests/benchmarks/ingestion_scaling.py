@@ -1,11 +1,12 @@
-"""Many workers that write disjoint rows over one ledger in PostgreSQL, as an engine's workers do.
+"""Many workers over one ledger in PostgreSQL, as an engine's workers are.
 
     python tests/benchmarks/ingestion_scaling.py [--full] [--json FILE]
 
 Each worker is a process with a `RowSink` and rows of its own. Told are rows a second, and of the
 ledger its transactions and writes for each row, and its connections. One service answers at once,
 so that the processors are the limit; one takes 50 ms, so that it is the requests in flight. Then
-eight workers share a rate of 50 rows a second. `--full` takes more rows, and three rounds.
+eight workers share a rate of 50 rows a second. At last several ingest the same items: they should
+be as fast together as one alone, and create each once. `--full` takes more rows, and three rounds.
 """
 
 import statistics
@@ -24,6 +25,7 @@ from measuring import Figure, report, run_together
 
 from counting_server import CountingServer, counting
 from knowledge_bot import Client
+from knowledge_bot.ingest import Ledger, Text, ingest
 from knowledge_bot.sinks import RowSink
 from postgresql_server import PostgreSQL, postgresql
 
@@ -35,6 +37,8 @@ IN_FLIGHT = 8
 AT_ONCE = ("at once", 0.0, 4800 if FULL else 1600)
 IN_50_MS = ("in 50 ms", 0.05, 3200 if FULL else 1600)
 RATE, SHARING, SHARED_ROWS = 50.0, 8, 1000 if FULL else 600
+# More processes wait for each other's turn at the processors.
+SAME_ITEMS, LEAST = 6000 if FULL else 1200, {4: 1.0, 16 if FULL else 8: 0.7}
 
 
 @dataclass
@@ -52,7 +56,8 @@ def main() -> None:
     with postgresql() as database:
         table, figures = scaling(database)
         figures += shared_rate(database)
-    report("Workers of an engine over one ledger in PostgreSQL, disjoint rows", figures, table)
+        figures += same_items(database)
+    report("Workers of an engine over one ledger in PostgreSQL", figures, table)
 
 
 def scaling(database: PostgreSQL) -> tuple[list[dict[str, Any]], list[Figure]]:
@@ -144,39 +149,45 @@ class Watching:
 
 
 def seconds_of(
-    workers: int, service: CountingServer, ledger: str, rows: int, rate: float | None = None
+    workers: int, service: CountingServer, ledger: str, rows: int, how: str = ""
 ) -> float:
     """Let so many processes write rows of their own; return the seconds until the last one ended.
 
-    Start-up is not counted: each sends a row of its own first, then all begin together.
+    Start-up is not counted: each sends a row of its own first, then all begin together. `how` is a
+    rate that they share, or "same" where each ingests all of the rows.
     """
-    command = [sys.executable, __file__, "work", service.url, ledger]
+    command = [sys.executable, __file__, "work", service.url, ledger, how]
     began, printed = run_together(
-        [[*command, f"{number}:{rows}:{workers}", str(rate or "")] for number in range(workers)]
+        [[*command, f"{number}:{rows}:{workers}"] for number in range(workers)]
     )
     return max(map(float, printed)) - began
 
 
-def work(url: str, ledger: str, share: str, rate: str) -> None:
+def work(url: str, ledger: str, how: str, share: str) -> None:
     """Write rows, when told to begin; print when it was done, by the clock of all processes."""
-    first, end, step = map(int, share.split(":"))
+    worker, end, step = map(int, share.split(":"))
     with Client("key", url, timeout=30) as client:
-        shared = {"ledger": ledger, "client": client, "concurrency": IN_FLIGHT}
         sink = RowSink(
             collections="col_1",
+            ledger=ledger,
+            client=client,
             key="id",
             text="body",
-            rate=float(rate) if rate else None,
-            **shared,  # type: ignore[arg-type] # each has the kind of its own
+            concurrency=IN_FLIGHT,
+            rate=float(how) if how not in ("", "same") else None,
         )
-        sink.write([{"id": f"first {first}", "body": "Loads what a run needs."}])
-        rows = [
-            {"id": f"row {number}", "body": f"This is the row {number}. " * 10}
-            for number in range(first, end, step)
-        ]
+        sink.write([{"id": f"first {worker}", "body": "Loads what a run needs."}])
+        numbers = range(end) if how == "same" else range(worker, end, step)
+        rows = [{"id": f"row {one}", "body": f"This is the row {one}. " * 10} for one in numbers]
         print("ready", flush=True)
         sys.stdin.readline()
-        sink.write(rows)
+        if how == "same":
+            items = (Text(name=row["id"], content=row["body"]) for row in rows)
+            kept = Ledger(ledger)
+            report = ingest(client, items, collections="col_1", ledger=kept, concurrency=IN_FLIGHT)
+            assert report.ok, report
+        else:
+            sink.write(rows)
         print(time.monotonic())
 
 
@@ -184,11 +195,41 @@ def shared_rate(database: PostgreSQL) -> list[Figure]:
     """Measure what arrives a second where eight workers share a rate."""
     database.create("ledger_rate")
     with tempfile.TemporaryDirectory() as folder, counting(Path(folder), 0.05) as service:
-        seconds = seconds_of(SHARING, service, database.url("ledger_rate"), SHARED_ROWS, RATE)
+        seconds = seconds_of(SHARING, service, database.url("ledger_rate"), SHARED_ROWS, str(RATE))
     told = f"rows/s of {SHARING} workers that share a rate of {RATE:g}"
     return [
         Figure(told, SHARED_ROWS / seconds, 45, at_least=True),
         Figure(f"{told}, at most", SHARED_ROWS / seconds, RATE),
+    ]
+
+
+def same_items(database: PostgreSQL) -> list[Figure]:
+    """Measure workers that all ingest the same, and count what is there twice or not at all."""
+    speed: dict[int, list[float]] = {workers: [] for workers in (1, *LEAST)}
+    twice = lost = 0
+    for turn in range(3):
+        for workers, measured in speed.items():
+            name = f"ledger_same_{workers}_{turn}"
+            database.create(name)
+            with tempfile.TemporaryDirectory() as folder, counting(Path(folder), 0.002) as service:
+                seconds = seconds_of(workers, service, database.url(name), SAME_ITEMS, "same")
+                created = [one for one in service.created().elements() if one.startswith("row ")]
+            measured.append(SAME_ITEMS / seconds)
+            twice += len(created) - len({*created})
+            lost += SAME_ITEMS - len({*created})
+    alone = statistics.median(speed[1])
+    return [
+        *(
+            Figure(
+                f"the same items, items/s of {workers} processes / of one",
+                statistics.median(speed[workers]) / alone,
+                least,
+                at_least=True,
+            )
+            for workers, least in LEAST.items()
+        ),
+        Figure("the same items, created twice", twice, 0),
+        Figure("the same items, not created", lost, 0),
     ]
 
 

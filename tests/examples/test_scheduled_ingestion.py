@@ -5,12 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from knowledge_bot_service import LocalService
-
 EXAMPLES = Path(__file__).parents[2] / "examples"
 RUNNER = EXAMPLES / "run_scheduled_ingestion.py"
 DOCUMENTS = sorted(path.name for path in (EXAMPLES / "handbook").iterdir())
-KEY = "key-of-the-example-test"
 
 
 @pytest.fixture
@@ -54,13 +51,3 @@ def test_the_runner_ingests_asks_prints_the_answers_and_leaves_nothing(alone):
     assert "14 days for hand tools" not in answers
     assert "I am not sure. The closest I found:" in answers
     assert done.stderr == ""
-
-
-def test_a_refused_key_ends_the_runner_with_a_sentence(alone, environment):
-    with LocalService() as service:
-        environment |= {"KNOWLEDGE_BOT_BASE_URL": service.base_url, "KNOWLEDGE_BOT_API_KEY": KEY}
-        done = alone(RUNNER)
-    assert done.returncode == 1
-    assert "401" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert KEY not in done.stdout + done.stderr

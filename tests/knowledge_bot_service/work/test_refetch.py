@@ -1,7 +1,7 @@
 """Pages that are looked at again: what changes, what stays, and what is asked for."""
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -129,34 +129,28 @@ def test_a_page_that_has_not_changed_is_asked_for_only_if_it_had(
     assert (state.status, state.reason) == ("ready", None)
 
 
-@pytest.mark.parametrize(
-    ("then", "reason"),
-    [
-        (answer(b"", status="404 Not Found"), "there is no page at"),
-        (answer(b"<html><body></body></html>"), "not brought up to date"),
-        (answer(NEW, status="500 Oh"), "the server of"),
-    ],
-)
 def test_a_page_that_cannot_be_read_again_keeps_its_text_and_says_why(
-    pages: Server,
-    running: InProcess,
-    http: httpx.Client,
-    then: Callable[..., None],
-    reason: str,
+    pages: Server, running: InProcess, http: httpx.Client
 ) -> None:
-    url = pages.url("/unreadable")
-    pages.answers["/unreadable"] = answer(OLD)
-    add_page(http, url, "col_unreadable")
+    then = {
+        "/gone": (answer(b"", status="404 Not Found"), "there is no page at"),
+        "/empty": (answer(b"<html><body></body></html>"), "not brought up to date"),
+        "/broken": (answer(NEW, status="500 Oh"), "the server of"),
+    }
+    for path in then:
+        pages.answers[path] = answer(OLD)
+        add_page(http, pages.url(path), "col_unreadable")
     running.wait_until_ready()
-    pages.answers["/unreadable"] = then
-    assert until(lambda: state_of(running, url).reason is not None, 90)
-    state = state_of(running, url)
-    assert state.status == "ready"
-    assert reason in str(state.reason)
+    pages.answers |= {path: reply for path, (reply, _) in then.items()}
+    for path, (_, reason) in then.items():
+        assert until(lambda path=path: state_of(running, pages.url(path)).reason is not None, 90)
+        state = state_of(running, pages.url(path))
+        assert state.status == "ready"
+        assert reason in str(state.reason)
     assert "eight" in asked(http, "bot_unreadable")
-    # It says so no longer when it can be read.
-    pages.answers["/unreadable"] = answer(OLD)
-    assert until(lambda: state_of(running, url).reason is None, 90)
+    # They say so no longer when they can be read.
+    pages.answers |= dict.fromkeys(then, answer(OLD))
+    assert until(lambda: all(one.reason is None for one in running.sources()), 90)
 
 
 def test_only_what_nobody_tries_again_is_to_be_sent_again(
