@@ -1,6 +1,5 @@
 """One request for each task instance, whatever happens to its tries."""
 
-import json
 import os
 import signal
 import threading
@@ -13,21 +12,12 @@ import pytest
 
 from airflow_knowledge_bot._compat import AirflowException, AirflowFailException
 from airflow_knowledge_bot.operators import KnowledgeBotCreateTextSourceOperator
+from answering_bot import StateStore
 from calls import KEY, SOURCE
 from knowledge_bot import KnowledgeBotError, RateLimitError
 from scripted_server import answer, silence
 
 GOOD = answer(body={"value": SOURCE})
-
-
-class StateStore(dict):
-    """What Airflow 3.3 offers to a task as `context["task_state_store"]`, without its database."""
-
-    def set(self, key, value):
-        self[key] = json.loads(json.dumps(value))
-
-    def delete(self, key):
-        self.pop(key, None)
 
 
 class Killed(BaseException):

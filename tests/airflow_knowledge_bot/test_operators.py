@@ -1,4 +1,4 @@
-"""What the operators send, what goes to XCom, and which parameters cannot be sent."""
+"""What the operators send and hand on, what cannot be sent, and what may be tried again."""
 
 from pathlib import Path
 
@@ -15,8 +15,8 @@ from airflow_knowledge_bot.operators import (
     KnowledgeBotUploadSourceOperator,
 )
 from airflow_knowledge_bot.sensors import KnowledgeBotAnswerSensor, KnowledgeBotPingSensor
-from calls import MESSAGE, SOURCE
-from scripted_server import answer
+from calls import KEY, MESSAGE, SOURCE
+from scripted_server import answer, close, silence
 
 OPERATORS = [
     KnowledgeBotCreateTextSourceOperator,
@@ -196,3 +196,42 @@ def test_storage_that_nothing_is_installed_for_is_named(connect):
     connect("https://svc.example", default_collection_id="col_house")
     with pytest.raises(AirflowFailException, match=r"'file' cannot be read: .*nosuch://bucket/key"):
         upload(file="nosuch://bucket/key").execute({})
+
+
+# Failures -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("conn_id", ["none_such", " "])
+def test_a_connection_that_is_missing_is_named(conn_id):
+    with pytest.raises(AirflowFailException, match=f"'knowledge_bot_conn_id'.*'{conn_id}'"):
+        text(knowledge_bot_conn_id=conn_id).execute({})
+
+
+def test_a_wrong_key_fails_for_good_and_names_the_connection(connected, connect):
+    connect(connected.base_url, password="not-the-right-key")
+    with pytest.raises(AirflowFailException, match=r"401.*connection 'knowledge_bot_default'"):
+        text().execute({})
+
+
+def test_a_wrong_base_url_fails_for_good(connected, connect):
+    connect(connected.base_url.replace("/public/v1", "/nowhere/v1"))
+    with pytest.raises(AirflowFailException, match="404"):
+        text().execute({})
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [silence, close, answer(500), answer(200, b"{"), answer(302, headers={"Location": "/"})],
+    ids=["silence", "close", "500", "200 unreadable", "302"],
+)
+@pytest.mark.parametrize("kind", ["text", "upload", "question"])
+def test_a_post_that_may_have_arrived_is_not_sent_again(connect, scripted, tmp_path, reply, kind):
+    server = scripted(reply)
+    connect(server.url, timeout=0.5 if reply is silence else 30, default_collection_id="col_house")
+    file = tmp_path / "tides.txt"
+    file.write_text("High tide is at 6:12.")
+    operator = {"text": text(), "upload": upload(file=str(file)), "question": question()}[kind]
+    with pytest.raises(AirflowFailException) as caught:
+        operator.execute({})
+    assert len(server.requests) == 1
+    assert KEY not in str(caught.value)

@@ -76,14 +76,6 @@ def test_two_gateways_that_share_heads_know_each_others_chats(start, bots, tmp_p
     assert bots.contents == ["Who opens?", "And then? 0", "And then? 1", "And then? 2"]
 
 
-def test_a_restarted_gateway_with_shared_heads_goes_on(start, tmp_path):
-    first, second = (start(heads=Heads(tmp_path / "heads.db")) for _ in range(2))
-    completion = say(openai.OpenAI(base_url=f"{first}/v1", api_key=KEY), "Who opens?")
-    later = openai.OpenAI(base_url=f"{second}/v1", api_key=KEY)
-    more = say(later, "Who opens?", text(completion), "And on Sunday?")
-    assert more.conversation == completion.conversation
-
-
 def test_a_named_conversation_is_gone_on_in_with_what_is_new(client, bots):
     first = say(client, "Who opens?")
     for option in (
@@ -120,18 +112,8 @@ def test_a_lost_answer_is_not_asked_again_by_openais_client(bots, client):
     with pytest.raises(openai.APIStatusError) as failure:
         say(client, "Who opens?")
     assert len(bots.contents) == 1
-    assert failure.value.status_code == 424
+    assert (failure.value.status_code, failure.value.code) == (424, "outcome_unknown")
     assert failure.value.body["delivery"] == "unknown"
-    assert "may have" in failure.value.message
-
-
-def test_a_lost_answer_behind_responses_is_not_asked_again_either(bots, client):
-    bots.lose_next = [answer(500, {"code": "oops", "message": "It broke."})]
-    with pytest.raises(openai.APIStatusError) as failure:
-        client.responses.create(model=BOT, input="Who opens?")
-    assert len(bots.contents) == 1
-    assert failure.value.body["delivery"] == "unknown"
-    assert failure.value.body["code"] == "outcome_unknown"
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -76,6 +76,9 @@ class StateStore(dict):
         self.writes += 1
         self[key] = json.loads(json.dumps(value))
 
+    def delete(self, key):
+        self.pop(key, None)
+
 
 class TaskInstance(SimpleNamespace):
     """What a task hands on, and what it asks Airflow about itself."""

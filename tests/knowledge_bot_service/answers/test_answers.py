@@ -90,7 +90,6 @@ def test_an_answer_has_the_fact_and_names_its_source(
 def test_what_no_source_says_is_not_found(handbook: httpx.Client, question: str) -> None:
     message = ask(handbook, question)
     assert message["found"] is False
-    assert message["answer"].startswith((REFUSAL, "I am not sure. The closest I found:"))
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,6 @@ def test_a_reader_lists_and_asks_and_changes_nothing(service: OnAPort) -> None:
         refused = problem_of(http.post("/sources/write", json=TEXT), 403)
         assert refused["code"] == "read_only_key"
         assert "reader" in refused["message"]
-        assert "Nothing was done" in refused["message"]
         problem_of(http.post("/sources/webpage", json=TEXT), 403)
         problem_of(http.post("/sources/upload", files={"file": b"x"}), 403)
         problem_of(http.delete("/sources/x"), 403)
@@ -97,7 +96,7 @@ def test_more_requests_than_a_key_may_make_are_told_when_to_come_again(
         httpx.get(f"{service.base_url}/bots", headers={"X-API-KEY": "few"}) for _ in range(4)
     ]
     assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
-    assert "Nothing was done" in problem_of(answers[-1], 429)["message"]
+    problem_of(answers[-1], 429)
     assert 1 <= int(answers[-1].headers["Retry-After"]) <= 20
     with (
         Client("few", service.base_url, max_retries=0) as client,

@@ -82,8 +82,6 @@ def test_a_full_disk_is_told_and_questions_are_answered(
                 accepted.append(response.json()["value"]["id"])
         problem = problem_of(response, 507)
         assert problem["code"] == "disk_full"
-        assert "disk is full" in problem["message"]
-        assert "Nothing was stored" in problem["message"]
         for response in (write(http, "word " * 200_000), upload(http, 2 * MIB)):
             problem_of(response, 507)
         started = time.monotonic()
