@@ -78,6 +78,12 @@ def test_a_failover_is_waited_for(send, service, server, database):
 
 
 @pytest.mark.slow
+def test_a_failover_of_twenty_seconds_is_waited_for(send, service, server, database):
+    happen = lambda: fail_over(server, database, 20)  # noqa: E731 - as above
+    run_through(send, service, server, database, happen)
+
+
+@pytest.mark.slow
 def test_a_database_that_is_away_for_a_minute_is_waited_for(send, service, server, database):
     happen = lambda: stop_for(server, 60)  # noqa: E731 - as above
     run_through(send, service, server, database, happen)
