@@ -72,7 +72,6 @@ def test_a_wrong_answer_fails_for_good_after_all_were_asked(bot):
         "answer": "At ten.",
     }
     assert "2 of 3 questions passed, and all must." in said
-    assert "clear the task" in said
 
 
 @pytest.mark.parametrize(("min_pass", "passes"), [(0.6, True), (0.7, False), (0, True)])
@@ -291,11 +290,10 @@ def test_a_lost_answer_is_asked_again_by_the_next_try_alone(bot, connect, reply)
     if reply is silence:
         connect(bot.url, max_retries=0, timeout=0.5)
     store = StateStore()
-    result, said = failed(
+    result, _ = failed(
         checking(), AirflowException, "unanswered: .*Where do visitors park", task_state_store=store
     )
     assert (result["passed"], result["failed"], result["unanswered"]) == (2, 1, 1)
-    assert "The next try asks again what has not passed" in said
     bot.knows.update(RIGHT)
     connect(bot.url, max_retries=0, timeout=10)
     again = run(checking(), task_state_store=store)
@@ -382,10 +380,9 @@ def test_a_task_that_ends_in_the_middle_has_kept_what_passed(bot, monkeypatch):
 
     threading.Thread(target=kill).start()
     bot_timeout = {"task_state_store": store}
-    result, said = failed(operator, AirflowException, "next try", **bot_timeout)
+    result, _ = failed(operator, AirflowException, "next try", **bot_timeout)
     assert result["stopped"] == "requested"
     assert result["passed"] == 2
-    assert "The check was stopped: it was asked to." in said
     bot.knows.update(RIGHT)
     assert run(checking(), task_state_store=store)["messages"] == 1
 

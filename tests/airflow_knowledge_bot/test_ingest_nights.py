@@ -82,7 +82,6 @@ def test_what_failed_is_reported_as_warnings_and_the_start_and_the_counts_too(da
     # What a red night asks of a person, who has Airflow and perhaps no `kbot`.
     assert "KnowledgeBotResolveOperator and the ledger connection 'ledger'" in done.log
     assert "unknown: c (key c)" in done.log
-    assert "pip install 'knowledge-bot[cli]'" in done.log
     assert "KNOWLEDGE_BOT_LEDGER=/" in done.log
 
 

@@ -111,7 +111,7 @@ def test_a_database_makes_it_postgresql_and_a_path_alone_a_file(connection):
     assert ledger.database.url == "postgresql://me:p%40ss@db.example:5433/ledgers"
     assert "p@ss" not in repr(ledger)
     connection(schema="ledgers")
-    with pytest.raises(AirflowFailException, match="needs one of type 'knowledge_bot_ledger'"):
+    with pytest.raises(AirflowFailException, match="'knowledge_bot_ledger'"):
         ledger_of("kept")
 
 

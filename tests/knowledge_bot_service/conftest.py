@@ -11,6 +11,7 @@ import pytest
 
 from in_process import InProcess
 from knowledge_bot_service import LocalService
+from knowledge_bot_service.store.database import Database
 from service_calls import BOTS, COLLECTIONS, client_of
 
 
@@ -57,3 +58,11 @@ def served(tmp_path: Path) -> Iterator[LocalService]:
 def served_http(served: LocalService) -> Iterator[httpx.Client]:
     with client_of(served) as client:
         yield client
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    """A database without anything else of a service."""
+    database = Database(tmp_path / "test.sqlite3")
+    yield database
+    database.close()

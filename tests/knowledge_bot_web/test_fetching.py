@@ -23,12 +23,6 @@ from page_server import Server, answer, redirect, serving
 LOOPBACK = FetchPolicy(allow=(ip_network("127.0.0.1/32"),), timeout=10.0)
 
 
-@pytest.fixture
-def server() -> Iterator[Server]:
-    with serving() as running:
-        yield running
-
-
 def reason(url: str, policy: FetchPolicy | None = None) -> str:
     with pytest.raises(FetchError) as caught:
         fetch(url, policy=policy or FetchPolicy())

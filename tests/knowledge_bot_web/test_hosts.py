@@ -4,7 +4,6 @@ import socket
 import ssl
 import sys
 import threading
-from collections.abc import Iterator
 from ipaddress import ip_address, ip_network
 
 import pytest
@@ -16,12 +15,6 @@ from knowledge_bot_web.networks import is_public
 from page_server import Server, redirect, serving
 
 LOOPBACK = FetchPolicy(allow=(ip_network("127.0.0.1/32"),), timeout=10.0)
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    with serving() as running:
-        yield running
 
 
 def reason(url: str, policy: FetchPolicy | None = None, **options: object) -> str:

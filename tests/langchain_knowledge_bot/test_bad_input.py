@@ -81,7 +81,7 @@ def test_ids_that_are_none(invoke, bot, bots):
 def test_tools_and_structured_output_name_what_to_use_instead(bot):
     with pytest.raises(NotImplementedError, match="KnowledgeBotTool"):
         bot.bind_tools([Schema])
-    with pytest.raises(NotImplementedError, match=r"schema, judge=other_model"):
+    with pytest.raises(NotImplementedError, match="judge="):
         bot.with_structured_output(Schema)
     with pytest.raises(TypeError, match="judge: expected a chat model"):
         bot.with_structured_output(Schema, judge=Schema)

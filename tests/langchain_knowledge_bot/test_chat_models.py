@@ -181,7 +181,7 @@ def test_unusable_heads_and_forks_are_errors_of_their_own(invoke, bots, tmp_path
     astray = ChatKnowledgeBot(bot_id="bot_1", heads=tmp_path / "none" / "heads.db", **bots.fields)
     strict = ChatKnowledgeBot(bot_id="bot_1", heads=Heads(), on_fork="error", **bots.fields)
     first = invoke(strict, "one")
-    with pytest.raises(HeadsError, match="does its folder exist") as caught:
+    with pytest.raises(HeadsError) as caught:
         invoke(astray, [("human", "one"), first, ("human", "two")])
     assert isinstance(caught.value, ChatError)
     assert bots.contents == ["one"]

@@ -37,9 +37,9 @@ def test_the_key_and_the_address_are_taken_from_the_arguments(invoke, scripted, 
 
 
 def test_without_a_key_or_an_address_nothing_is_made(monkeypatch):
-    with pytest.raises(ValidationError, match="set KNOWLEDGE_BOT_API_KEY"):
+    with pytest.raises(ValidationError, match="KNOWLEDGE_BOT_API_KEY"):
         KnowledgeBotRetriever(bot_id="bot_1", base_url=ELSEWHERE)
-    with pytest.raises(ValidationError, match="set KNOWLEDGE_BOT_BASE_URL"):
+    with pytest.raises(ValidationError, match="KNOWLEDGE_BOT_BASE_URL"):
         KnowledgeBotRetriever(bot_id="bot_1", api_key=KEY)
 
 

@@ -1,9 +1,11 @@
 """Services for the tests of this package, and the same test through both ways of calling."""
 
 import asyncio
+import gc
 import socket
 import threading
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -66,3 +68,12 @@ def retrieve(request: pytest.FixtureRequest) -> Callable[..., Any]:
         return asyncio.run(retriever.aretrieve(query))
 
     return run
+
+
+@pytest.fixture(scope="module")
+def loops_of_the_framework() -> Iterator[None]:
+    """Collect what `asyncio_run` leaves: it closes its loop, and no connection that waits in it."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()

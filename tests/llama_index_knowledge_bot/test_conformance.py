@@ -1,9 +1,7 @@
 """What LlamaIndex expects of each class of ours, by each method that asks a question."""
 
 import asyncio
-import gc
-import warnings
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -90,15 +88,6 @@ def name_of(way: Way) -> str:
 each_way = pytest.mark.parametrize("way", WAYS, ids=name_of)
 each_llm_way = pytest.mark.parametrize("way", WAYS[:8], ids=name_of)
 awaited_or_not = pytest.mark.parametrize("awaited", [False, True], ids=["sync", "async"])
-
-
-@pytest.fixture(scope="module")
-def loops_of_the_framework() -> Iterator[None]:
-    """Collect what `asyncio_run` leaves: it closes its loop, and no connection that waits in it."""
-    yield
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
 
 
 def make(cls, service, **options):

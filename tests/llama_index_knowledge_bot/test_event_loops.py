@@ -1,7 +1,6 @@
 """Calls inside running loops and from one loop after another."""
 
 import asyncio
-import gc
 import warnings
 
 import pytest
@@ -22,16 +21,7 @@ MORE_OPEN_FILES = 8
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120), on_linux]
 
 
-@pytest.fixture
-def _loops_closed_by_the_framework():
-    """`asyncio_run` closes its loop without ending its generators, which close our connections."""
-    yield
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
-
-
-@pytest.mark.usefixtures("_loops_closed_by_the_framework")
+@pytest.mark.usefixtures("loops_of_the_framework")
 def test_the_framework_s_own_loops_inside_many_running_ones_leave_no_files_open(start):
     # A blocking call of the framework awaits the retrievers in a loop of another thread.
     service = start()

@@ -1,9 +1,8 @@
 """The index of passages: a search that ranks a few of them finds what ranking all would find."""
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
-from pathlib import Path
 
 import pytest
 
@@ -14,13 +13,6 @@ from knowledge_bot_service.store.entries import delete_entries, insert_entries
 
 VOCABULARY = [f"w{number}" for number in range(3000)]
 SUMS = list(accumulate(1 / (rank + 3) for rank in range(len(VOCABULARY))))
-
-
-@pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
-    database = Database(tmp_path / "test.sqlite3")
-    yield database
-    database.close()
 
 
 def add(

@@ -7,12 +7,6 @@ import pytest
 from document_files import SENTENCE, Reader, pdf
 
 
-@pytest.fixture
-def read(tmp_path: Path) -> Reader:
-    """Reads content as if it had been uploaded."""
-    return Reader(tmp_path)
-
-
 def test_the_content_decides_before_the_type_and_the_name(read: Reader) -> None:
     assert read(pdf("Text"), "a.txt", "text/plain").text == "Text"
     assert read("<!DOCTYPE html><p>Text", "a.txt", "text/plain").text == "Text"

@@ -3,7 +3,6 @@
 import secrets
 import sqlite3
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -11,13 +10,6 @@ import pytest
 
 from knowledge_bot_service.store.database import Database, DatabaseClosedError
 from waiting import on_linux, open_files
-
-
-@pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
-    database = Database(tmp_path / "test.sqlite3")
-    yield database
-    database.close()
 
 
 def add(name: str):

@@ -1,20 +1,8 @@
 """Claiming sources: those that are not done, however many are."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
-
 from knowledge_bot.models import Collection
 from knowledge_bot_service.store.database import Database
 from knowledge_bot_service.store.sources import Material, SourceDetails, Store
-
-
-@pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
-    database = Database(tmp_path / "test.sqlite3")
-    yield database
-    database.close()
 
 
 def test_sources_are_claimed_without_going_through_those_that_are_done(

@@ -1,4 +1,4 @@
-"""What the tests of documents share."""
+"""What the tests of readers share."""
 
 from pathlib import Path
 
