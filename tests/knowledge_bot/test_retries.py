@@ -59,10 +59,10 @@ def test_what_an_error_says_can_be_printed_anywhere(call, scripted):
 @pytest.mark.parametrize(
     ("status", "key", "words"),
     [
-        (401, None, "There is no API key"),
-        (401, KEY, "Check the API key"),
-        (413, KEY, "send it in parts"),
-        (407, KEY, "Check the proxy's address and login"),
+        (401, None, "KNOWLEDGE_BOT_API_KEY"),
+        (401, KEY, "API key"),
+        (413, KEY, "in parts"),
+        (407, KEY, "HTTP_PROXY"),
     ],
 )
 def test_an_error_says_what_to_do(call, scripted, status, key, words):
