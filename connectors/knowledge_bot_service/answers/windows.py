@@ -15,7 +15,9 @@ _BEFORE: Final = 200
 _SECTION: Final = 400
 
 # A sentence before the best one that is as short is shown first: it often names what "it" is there.
+# A list is shown from its beginning if that leaves so many characters for what comes after.
 _NAMING: Final = 90
+_AFTER: Final = 200
 
 # Code, and a list that is introduced, may make it longer.
 WITH_BLOCK: Final = 800
@@ -26,8 +28,8 @@ _ENDS: Final = (*COLONS, "?", "!", ".", "…", "？", "！", "。")  # noqa: RUF
 def window(statements: Sequence[Statement], best: int, room: int = WINDOW) -> str:
     """The text of a passage around its best one: what comes after it first.
 
-    Code and lists have what introduces them, rows their head. Code that comes next is shown too:
-    who asks how to do something wants it.
+    Code and lists have what introduces them, rows their head, and lists their beginning where there
+    is room. Code that comes next is shown too: who asks how to do something wants it.
 
     Args:
         statements: those of the passage.
@@ -49,13 +51,13 @@ def _around(
     statements: Sequence[Statement], best: int, least: int, most: int, room: int
 ) -> tuple[int, int]:
     first = last = best
+    kind = statements[best].kind
     room -= _size(statements[best : best + 1])
-    if (
-        statements[best].kind == "paragraph"
-        and best > least
-        and statements[best - 1].group == statements[best].group
-        and (before := _size(statements[best - 1 : best])) <= _NAMING
-    ):
+    while first > least and statements[first - 1].group == statements[best].group:
+        before = _size(statements[first - 1 : first])
+        is_naming = kind == "paragraph" and first == best and before <= _NAMING
+        if not is_naming and not (kind == "item" and before <= room - _AFTER):
+            break
         first -= 1
         room -= before
     while last < most:

@@ -355,6 +355,21 @@ def test_a_short_sentence_before_the_best_one_says_what_that_is_about(
     assert answer.startswith("Earthworms make up most of its diet. A badger may eat two hundred")
 
 
+def test_a_list_is_shown_from_its_beginning(fresh_http: httpx.Client) -> None:
+    rules = (
+        "At least 14 characters. Three or four words in a row are fine.",
+        "You do not have to change it every few months. You do if you told somebody.",
+        "Everything goes into the password manager. No password is kept on paper.",
+        "After six wrong attempts the account is locked for 30 minutes. Jonas can unlock it.",
+        "Forgotten it? Use your phone code. If that is lost as well, come in person with a badge.",
+        "Shared accounts have an owner, who changes theirs when somebody leaves the team.",
+    )
+    text = "# Passwords\n\n" + "\n".join(f"- {rule}" for rule in rules)
+    add_text(fresh_http, "Computers", text)
+    shown = ask(fresh_http, "Where do I keep the password, on paper?")["answer"]
+    assert [rule in shown for rule in rules[:4]] == [True] * 4
+
+
 def test_the_end_of_a_contraction_is_no_word_of_a_question(fresh_http: httpx.Client) -> None:
     add_text(fresh_http, "Sickness", DOCUMENTS["Sickness"])
     add_text(fresh_http, "Options", "```\nfor m in message:\n    print(m)\n```\n\nIn m is a text.")
