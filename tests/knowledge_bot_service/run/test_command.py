@@ -149,7 +149,7 @@ def test_what_it_cannot_start_with_is_a_clear_error(tmp_path: Path) -> None:
     told = {
         ("--config", "odd.toml"): "colour",
         ("--allow-fetch", "everything"): "allow_fetch",
-        ("--config", "model.toml"): "TESTS_NO_SUCH_KEY is not set",
+        ("--port", "0", "--config", "model.toml"): "TESTS_NO_SUCH_KEY",
         ("--port", "0", "--data", "file"): "file",
     }
     # One process for all of them: each would load the service anew.
