@@ -44,6 +44,7 @@ def handbook_service(data: Path | None = None) -> Iterator[Client]:
         for file in sorted(HANDBOOK.iterdir()) if is_new else ():
             collection = "col_lending" if file.name in LENDING else "col_workshop"
             client.upload_source(name=file.name, collections=collection, file=file)
+        service.wait_until_ready()
         yield client
 
 

@@ -48,5 +48,6 @@ if __name__ == "__main__":
         for _ in range(2):
             ingest(client, Path(folder, "ledger.db"))
             print(f"The service has {len(service.sources())} sources.")
+        service.wait_until_ready()
         engine = KnowledgeBotQueryEngine("bot_handbook", client=client)
         print(f"\n{engine.query('How long is the loan period for hand tools?')}")
