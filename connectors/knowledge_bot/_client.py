@@ -665,9 +665,11 @@ def in_own_loop(
 
     context = contextvars.copy_context()
     threading.Thread(target=context.run, args=(work,), daemon=True, name=name).start()
-    while not done.done():
-        try:
-            wait([done], _LONGEST_UNHEARD)
+    while True:
+        try:  # also between two waits, where a signal may come as well
+            while not wait([done], _LONGEST_UNHEARD).done:
+                pass
+            break
         except BaseException as error:  # noqa: BLE001 - which decides
             interrupted(error, done)
     return done.result()
