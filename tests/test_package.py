@@ -323,6 +323,16 @@ def test_an_extra_alone_is_enough_for_its_modules(wheels, tmp_path, extra):
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
+def test_what_is_newest_of_all_runs_a_dag(wheels, tmp_path):
+    python = installed(wheels, "all", tmp_path / "env")
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    demo = [python, tmp_path / "examples" / "run_scheduled_ingestion.py"]
+    done = subprocess.run(demo, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_the_client_alone_is_small_and_says_which_extra_is_missing(wheels, tmp_path):
     python = installed(wheels, "", tmp_path / "env")
     names, size = json.loads(run(python, CONTENTS, tmp_path))
