@@ -27,7 +27,7 @@ from knowledge_bot.ingest._ledger import (
     superseded_of,
     withdraw,
 )
-from knowledge_bot.ingest._limiter import settles
+from knowledge_bot.ingest._limiter import is_away, settles
 from knowledge_bot.ingest._report import Kind, Outcome, logger
 from knowledge_bot.ingest._store import (
     CHANGED_THERE,
@@ -216,8 +216,10 @@ class Afterwards:
                 )
             except KnowledgeBotError as error:
                 logger.warning("It is not known what is ready: %s", error)
-                break
-            waiting = await self._settle(waiting, {one.id: one for one in listed})
+                if not is_away(error):
+                    break
+            else:
+                waiting = await self._settle(waiting, {one.id: one for one in listed})
             if waiting and (left := deadline - time.monotonic()) > 0:
                 await asyncio.sleep(min(pause, left))
             elif waiting:

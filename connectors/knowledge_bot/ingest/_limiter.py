@@ -169,7 +169,7 @@ class Limiter:
         except KnowledgeBotError as error:
             if _is_wrong_tls(error):
                 self._on_stop(Stop.UNAVAILABLE, str(error))
-            elif _is_away(error):
+            elif is_away(error):
                 self._note_outage(time.monotonic())
 
     @asynccontextmanager
@@ -328,7 +328,7 @@ class Limiter:
         try:
             await self._ping()
         except KnowledgeBotError as error:
-            if _is_away(error):
+            if is_away(error):
                 if stop := self._outage_too_long(error):
                     silent = isinstance(error, ConnectionLostError | RequestTimeoutError)
                     if self.in_flight == 0 and not (self._tried or silent):
@@ -426,8 +426,8 @@ def _is_wrong_tls(error: BaseException) -> bool:
     return cause is not None and not isinstance(cause, ssl.SSLEOFError | ssl.SSLZeroReturnError)
 
 
-def _is_away(error: KnowledgeBotError) -> bool:
-    """Return whether a ping's error means that the service is not there, or not able to answer."""
+def is_away(error: KnowledgeBotError) -> bool:
+    """Return whether an error means that the service is not there, or not able to answer."""
     failed = isinstance(error, APIError) and error.status_code >= 500
     return failed or _is_unavailable(error)
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import repeat
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Literal
 
 from knowledge_bot._extensions import end_of_life, new_key
@@ -185,6 +186,16 @@ class Job:
             idempotency_key=self.idempotency_key if self.target is None else replacing,
         )
 
+    def is_read_like(self, row: Row) -> bool:
+        """Return whether a service reads this content as it read that of a row.
+
+        A file's suffix says how: what failed as a `.pdf` may be fine as a `.txt`.
+        """
+        if self.kind == "text":
+            return row.kind == "text"
+        places = PurePath(row.location or row.key), PurePath(self.place)
+        return row.kind == self.kind and len({each.suffix.lower() for each in places}) == 1
+
     def moved_row(self, row: Row, run: int, *, renamed: bool) -> Row:
         """Return the row of an item with another key, as this one."""
         return row._replace(
@@ -352,7 +363,7 @@ class Planner:
         """Decide about the items that wait, at the end.
 
         An item was moved if its content is known under one key that did not come, and came under
-        no other new one.
+        no other new one, and is read as it was there.
 
         Args:
             complete: whether all items of the origin were seen.
@@ -366,7 +377,7 @@ class Planner:
                     found.setdefault(row.digest, []).append(row)
             for job in waiting:
                 rows = found.get(job.digest, [])
-                if len(rows) == alike[job.digest] == 1 and rows[0].kind == job.kind:
+                if len(rows) == alike[job.digest] == 1 and job.is_read_like(rows[0]):
                     job.moved = rows[0]
                     self.seen[job.moved.number] = 1
                 self._append(job, planned)

@@ -115,9 +115,9 @@ class IngestionOptions(SharedOptions, total=False):
             need a service with the extension `sources`. A function is called with each of them (an
             `Entry` or a `SupersededSource`), in a thread, and may be called again; unless it
             raises, the ledger forgets the source. A `PrunePlan` is removed as it stands.
-        wait_ready: seconds to wait at the end until the service answers from all that was sent, now
-            or in earlier runs; needs the extension `sources`. What it could not read is reported as
-            `failed`.
+        wait_ready: seconds to wait at the end until the service answers from all that was sent of
+            this origin, now or in earlier runs; needs the extension `sources`. What it could not
+            read is reported as `failed`. A service that restarts meanwhile is waited for.
         share: whether runs that feed the same collections at once divide the items among them.
             True suits runs with the same items, False runs that each have their own.
         stop: when this is set, the run ends early.

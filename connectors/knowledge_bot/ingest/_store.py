@@ -699,10 +699,15 @@ class Store:
         return self._session.do("written", write)
 
     def unready(self) -> list[Row]:
-        """Return the rows of this run's scopes that the service may not answer from yet."""
+        """Return the rows of this run and of its origin that the service may not answer from yet.
+
+        Others of the same collections are for the runs of their own origins to wait for.
+        """
         scopes = ", ".join(map(str, self.scopes.values()))
+        origin = "IS NULL" if self.origin is None else f"= {self.origin}"
         condition = (
-            f"scope IN ({scopes}) AND ready_at IS NULL AND source_revision IS NOT NULL "
+            f"scope IN ({scopes}) AND (origin {origin} OR run = {self.run}) "
+            "AND ready_at IS NULL AND source_revision IS NOT NULL "
             "AND state = 'created' AND gone_at IS NULL"
         )
         return self.read(lambda connection: rows_where(connection, condition))

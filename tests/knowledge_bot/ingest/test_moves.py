@@ -64,6 +64,15 @@ def test_a_moved_file_that_changed_is_new_and_the_old_one_gone(night, folder):
     assert (report.moved, report.created, report.gone) == (0, 1, 1)
 
 
+@pytest.mark.parametrize(("name", "moved"), [("5.txt", 0), ("5", 0), ("5.MD", 1), ("x/5.md", 1)])
+def test_what_is_read_otherwise_under_its_new_name_is_new(night, folder, name, moved):
+    night()
+    (folder / "x").mkdir()
+    (folder / "5.md").rename(folder / name)
+    report = night()
+    assert (report.moved, report.created, report.gone) == (moved, 1 - moved, 1 - moved)
+
+
 def test_a_copy_is_new_while_the_original_is_there(night, folder):
     night()
     shutil.copy(folder / "5.md", folder / "copy.md")

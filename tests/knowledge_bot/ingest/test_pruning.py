@@ -538,6 +538,39 @@ def test_what_cannot_be_read_fails_by_name_until_it_is_replaced(night, service, 
     assert [one.error for one in ledger.entries()] == ["", ""]
 
 
+def test_what_another_origin_feeds_is_not_waited_for_and_not_told(night, service):
+    service.fail_source("t2", "it is encrypted")
+    assert night(texts(2), origin="broken", wait_ready=10).failed == 1
+    assert night(texts(1), origin="good", wait_ready=10).ok
+    assert night(texts(3), origin=None, wait_ready=10).ok
+    assert night(texts(2), origin="broken", wait_ready=10).failed == 1
+
+
+def test_what_a_run_sends_without_an_origin_is_waited_for(night, service):
+    service.hold_sources()
+    night(texts(1))
+    report = night(texts(1, content="New {}."), origin=None, wait_ready=0.3)
+    assert (report.replaced, report.unready) == (1, 1)
+
+
+@pytest.mark.parametrize("away", ["fail_next", "refuse_next_connection"])
+def test_a_service_that_restarts_meanwhile_is_waited_for(night, service, away):
+    service.hold_sources()
+    night(texts(1, 2))
+    service.finish_sources()
+    getattr(service, away)(times=20)
+    assert night(texts(1, 2), wait_ready=30).unready == 0
+
+
+def test_a_service_that_lists_nothing_any_more_is_not_waited_for(night, service):
+    service.hold_sources()
+    night(texts(1, 2))
+    service.fail_next(403, times=1)
+    before = len(service.requests)
+    assert night(texts(1, 2), wait_ready=30).unready == 2
+    assert len(service.requests) == before + 1
+
+
 def test_what_cannot_be_read_and_is_gone_is_no_longer_told(night, service):
     service.fail_source("t2", "it is encrypted")
     assert night(texts(1, 2), wait_ready=10).failed == 1

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 # How many files a listing has at most.
 _LISTED = 500
 
+HIDDEN = (".", "~$")
+"""What names begin with that are left out: hidden files, and the locks of Office's programs."""
+
 IGNORE_FILE = ".kbotignore"
 """The file in a folder that says what to leave out, written like a `.gitignore`."""
 
@@ -44,7 +47,7 @@ def from_folder(
             as in `*.md`; one with a slash the path below the folder, where `**/` is any number of
             folders.
         exclude: what to leave out, written like a `.gitignore`: `*.tmp`, `drafts/`.
-        hidden: whether to take names that begin with a dot.
+        hidden: whether to take names that begin with a dot, or with `~$` as Office's lock files.
         origin: a name for the folder that stays the same wherever it is mounted, such as
             `handbook`; by default the folder's resolved path.
         marker: the name of a file that must be in the folder, such as `.kbot-origin`. Without it
@@ -193,7 +196,7 @@ class Folder:
                     found, versions = [], []
                 name = entry.name
                 relative = below + name
-                if name[0] == "." and not self._hidden:
+                if name.startswith(HIDDEN) and not self._hidden:
                     if name != IGNORE_FILE and relative != self._marker:
                         add(_skipped(relative, "it is hidden"))
                 elif entry.is_dir(follow_symlinks=False):

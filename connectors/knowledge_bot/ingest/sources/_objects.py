@@ -17,7 +17,7 @@ from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._items import File
 from knowledge_bot.ingest._listings import Skipped
 from knowledge_bot.ingest.sources._documents import check_flag, patterns_of
-from knowledge_bot.ingest.sources._folder import expression, matching
+from knowledge_bot.ingest.sources._folder import HIDDEN, expression, matching
 
 # The fields of an object's validator, and of the times used if there is none.
 _VALIDATORS = ("ETag", "etag", "generation", "md5Hash", "content_md5")
@@ -462,7 +462,7 @@ def _below(root: str, path: str) -> str:
 
 
 def _is_hidden(relative: str) -> bool:
-    return relative.startswith(".") or "/." in relative
+    return any(part.startswith(HIDDEN) for part in relative.split("/"))
 
 
 def _token(info: Mapping[str, Any]) -> str | None:

@@ -60,8 +60,9 @@ def test_patterns_choose(folder, patterns, names):
 
 
 def test_hidden_names_are_skipped_with_a_word(folder):
-    assert left_out(folder).keys() == {".env", ".git"}
-    assert {".env", ".git/config"} <= set(found(folder, hidden=True))
+    (folder / "~$intro.docx").write_text("Ada")
+    assert left_out(folder).keys() == {".env", ".git", "~$intro.docx"}
+    assert {".env", ".git/config", "~$intro.docx"} <= set(found(folder, hidden=True))
 
 
 def test_links_that_leave_the_folder_are_skipped_with_a_word(folder, tmp_path):

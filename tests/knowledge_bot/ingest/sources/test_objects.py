@@ -120,12 +120,12 @@ def test_what_is_excluded_is_not_found(store):
 
 
 def test_hidden_names_are_left_out_unless_they_are_asked_for(store):
-    for name in (".secret", ".git/config", "guide/.draft.md"):
+    for name in (".secret", ".git/config", "guide/.draft.md", "guide/~$c.docx"):
         store.write(f"docs/{name}", b"not for everybody")
     address = f"{store.address}/docs"
     assert sorted(found(address)) == ["a.md", "b.txt", "guide/c.md", "guide/deep/d.md"]
     skipped = {item.name for item in from_objects(address) if isinstance(item, Skipped)}
-    assert {".secret", "guide/.draft.md"} < skipped
+    assert {".secret", "guide/.draft.md", "guide/~$c.docx"} < skipped
     assert {".secret", ".git/config", "guide/.draft.md"} <= set(found(address, hidden=True))
     assert found(f"{address}/**/.*.md") == ["guide/.draft.md"]
     assert found(f"{address}/.git") == ["config"]
