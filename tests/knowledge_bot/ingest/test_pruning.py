@@ -558,7 +558,7 @@ def test_a_service_that_restarts_meanwhile_is_waited_for(night, service, away):
     service.hold_sources()
     night(texts(1, 2))
     service.finish_sources()
-    getattr(service, away)(times=20)
+    getattr(service, away)(times=5)
     assert night(texts(1, 2), wait_ready=30).unready == 0
 
 
