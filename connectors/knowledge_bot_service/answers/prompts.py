@@ -62,6 +62,16 @@ _MATERIAL: Final = re.compile(
     rf"(?im)^[^\w\n]*(?:\w+ ){{0,2}}(?:{_CONTEXT})(?:\b[^.?!\n:：]{{0,30}}{_COLON}|[^\w\n]*$)"
 )
 
+# The last turn of the user in a template of a model's chat: of Llama, Mistral, Gemma, Alpaca, Vicuna,
+# and ChatML. Its marks begin the prompt or end it; a sentence may speak of them.
+_TURN: Final = re.compile(
+    r"(?ms)(?:\[INST\]|<\|(?:user|USER_TOKEN)\|>|<start_of_turn>user|<\|im_start\|>user"
+    r"|<\|start_header_id\|>user<\|end_header_id\|>|^### (?:Instruction|User):|\bUSER:)"
+    r"(.+?)(?:\[/INST\]|<\|\w+\|>|<end_of_turn>|</s>|^### (?:Response|Assistant):|\bASSISTANT:)"
+)
+_BEFORE_TURNS: Final = re.compile(r"<[|/\w]+>|\[INST\]")
+_SYSTEM: Final = re.compile(r"(?s)<<SYS>>.*?<</SYS>>")
+
 _TAG: Final = re.compile(r"(?i)<((?:user[_-]?)?(?:question|query|input|frage|pregunta))>")
 _FIELD: Final = re.compile(r'(?i)"(?:question|query|user_input)"\s*:\s*("(?:[^"\\]|\\.)+")')
 _CODE: Final = re.compile(r"(?s)```.*?(?:```|$)")
@@ -71,19 +81,26 @@ _ASKS: Final = re.compile(r"[?？؟]\W*$|;$")
 
 # What is said around a question, and not about its subject: whole sentences ...
 _MANNERS: Final = re.compile(
-    r"(?i)(?:please (?:answer|respond|reply|keep|use|return|think|be)\b"
+    r"(?i)(?:please (?:answer|respond|reply|keep|use|return|think|be|cite)\b"
     r"|answer (?:in|the|only|from|with|briefly|concisely)\b|respond\b|reply (?:in|with)\b"
     r"|return (?:a|only|the)\b|keep (?:it|the answer)\b|your (?:response|answer) (?:should|must)\b"
+    r"|(?:format|give) (?:your|the) (?:answer|output|response)\b|cite (?:your|the|all) sources?\b"
+    r"|(?:as an?|in (?:one|two|three|\d+)) (?:\w+ )?(?:list|points|sentences?|table|words)\b"
     r"|use (?:at most|no more than|only|three)\b|be (?:brief|concise)|let['’]?s think|think step"
-    r"|act as\b|you are (?:a|an)\b|hi\b|hello\b|hey\b|dear\b"
+    r"|explain (?:step by step|your)|if you (?:do not|don['’]t) know|(?:do not|don['’]t) (?:guess|make)"
+    r"|act as\b|you are (?:a|an)\b|i have an? (?:\w+ )?question|hi\b|hello\b|hey\b|dear\b"
     r"|good (?:morning|afternoon|evening|day)\b|i hope (?:you|this)\b"
     r"|(?:many )?thanks?\b|thx\b|cheers\b|(?:best|kind)? ?(?:wishes|regards)\b"
-    r"|hallo\b|guten (?:tag|morgen|abend)|liebe[rs]?\b|(?:vielen |besten )?dank|antworte\b"
-    r"|beantworte\b|bonjour\b|merci\b|réponds|hola\b|gracias\b|responde\b|ciao\b|grazie\b"
+    r"|hallo\b|guten (?:tag|morgen|abend)|liebe[rs]?\b|(?:vielen |besten )?dank"
+    r"|(?:bitte )?(?:be)?antworten?\b|bitte (?:als|auf|in|kurz|mit)\b|gib (?:die|deine) antwort\b"
+    r"|(?:als|in) (?:eine[mr]? |zwei |drei )?(?:liste|sätzen|satz|stichpunkten|tabelle|worten)\b"
+    r"|wenn du es nicht weißt|ich habe eine frage"
+    r"|bonjour\b|merci\b|(?:veuillez |s['’]il (?:te|vous) plaît,? )?répond|en une phrase\b"
+    r"|hola\b|gracias\b|(?:por favor,? )?respond[ae]|ciao\b|grazie\b|(?:per favore,? )?rispond[ai]"
     r"|merhaba\b|teşekkür)"
 )
 _CLOSING: Final = re.compile(
-    r"(?im)^[ \t]*(?:(?:best|kind|warm)?[ ]?(?:wishes|regards)|sincerely"
+    r"(?im)^[ \t]*(?:(?:best|kind|warm)?[ ]?(?:wishes|regards)|best|sincerely|[lv]g|mfg"
     r"|(?:mit )?(?:freundlichen|viele|beste) grü(?:ß|ss)en?|cordialement|saludos|cheers)\b[,.! ]*$"
 )
 _ANNOUNCES: Final = re.compile(
@@ -96,7 +113,10 @@ _GREETING: Final = (
     r"(?:hello|hi|hey|dear \w+|good (?:morning|afternoon|evening|day)|hallo|guten "
     r"(?:tag|morgen|abend)|bonjour|hola|ciao|merhaba)(?: (?:there|all|everyone|team|zusammen))?"
 )
-_HELLO: Final = re.compile(rf"(?i)^{_GREETING}[,!] +(?=\w+ \w+ \w)")
+_HELLO: Final = re.compile(
+    rf"(?i)^(?:(?:{_GREETING}|please|excuse me)[,!]|sorry to (?:bother|disturb) you,? but) +"
+    r"(?=\w+ \w+ \w)"
+)
 _OPENING: Final = re.compile(
     rf"(?i)^(?:{_GREETING}[,!.]? +)?¿?(?:(?:please|bitte)[ ,]+)?(?:"
     r"(?:could|can|would|will) you (?:(?:please|kindly|maybe|possibly) )*"
@@ -109,7 +129,7 @@ _OPENING: Final = re.compile(
     r"|(?:wissen sie|weißt du)(?: vielleicht| zufällig)?"
     r"|(?:pourriez-vous|pouvez-vous|peux-tu) (?:me|nous) dire|(?:podrías|puedes|podría) decirme"
     r"|(?:potresti|puoi|potrebbe) dirmi"
-    r"),? +(?=(?:what|who|whom|whose|when|where|which|why|how|if|whether|was|wer|wen|wem|wann|wo|"
+    r")(?:,? if you (?:can|know))?,? +(?=(?:what|who|whom|whose|when|where|which|why|how|if|whether|was|wer|wen|wem|wann|wo|"
     r"welche\w*|warum|wie|wieso|ob|qu\w+|où|comment|combien|pourquoi|cuánd?\w*|cómo|dónde|che|chi|"
     r"dove|come|perché)\b)"
 )
@@ -131,7 +151,16 @@ def question_in(message: str) -> str:
     text = message.strip()
     if len(text) > 2 * _END:
         text = f"{text[:_END]}\n\n{text[-_END:]}"
+    if turn := _turn(text):
+        return question_in(turn)
     return _tagged(text) or _field(text) or _labelled(text) or _asked(text) or message
+
+
+def _turn(text: str) -> str:
+    turns = [*_TURN.finditer(text)]
+    if turns and (_BEFORE_TURNS.match(text) or turns[-1].end() == len(text)):
+        return _SYSTEM.sub("", turns[-1][1]).strip()
+    return ""
 
 
 def _tagged(text: str) -> str:
