@@ -406,10 +406,10 @@ class Conversations:
         while end and spoken[end - 1].role not in asking:
             end -= 1
         if not end:
+            nothing = "there is nothing to send after the bot's last answer"
+            why = nothing if spoken else "none of them has any text"
             raise ConfigurationError.of(
-                "messages",
-                "there is nothing to send after the bot's last answer. End the list with "
-                "a question. Nothing was sent",
+                "messages", f"{why}. End the list with a question. Nothing was sent"
             )
         if asked is None and (unreadable := spoken[end - 1].unreadable):
             raise ConfigurationError.of(

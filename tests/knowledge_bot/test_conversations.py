@@ -147,7 +147,7 @@ def test_a_list_is_sent_as_a_question_or_a_transcript_that_ends_with_it(
 )
 @pytest.mark.parametrize("history", ["transcript", "latest", "replay", "error"])
 def test_a_list_that_asks_nothing_is_refused_and_nothing_sent(bots, asked, messages, history):
-    with pytest.raises(ConfigurationError, match=r"nothing to send.*Nothing was sent"):
+    with pytest.raises(ConfigurationError, match=r"^messages"):
         asked(messages, history=history)
     assert bots.contents == []
 

@@ -62,12 +62,12 @@ _MATERIAL: Final = re.compile(
     rf"(?im)^[^\w\n]*(?:\w+ ){{0,2}}(?:{_CONTEXT})(?:\b[^.?!\n:：]{{0,30}}{_COLON}|[^\w\n]*$)"
 )
 
-# The last turn of the user in a template of a model's chat: of Llama, Mistral, Gemma, Alpaca, Vicuna,
-# and ChatML. Its marks begin the prompt or end it; a sentence may speak of them.
+# The last turn of the user in a template of a model's chat: of Llama, Mistral, Gemma, Alpaca,
+# Vicuna, and ChatML. Its marks begin the prompt or end it; a sentence may speak of them.
 _TURN: Final = re.compile(
     r"(?ms)(?:\[INST\]|<\|(?:user|USER_TOKEN)\|>|<start_of_turn>user|<\|im_start\|>user"
-    r"|<\|start_header_id\|>user<\|end_header_id\|>|^### (?:Instruction|User):|\bUSER:)"
-    r"(.+?)(?:\[/INST\]|<\|\w+\|>|<end_of_turn>|</s>|^### (?:Response|Assistant):|\bASSISTANT:)"
+    r"|<\|start_header_id\|>user<\|end_header_id\|>|^### (?:Instruction|User):|\bUSER:)(.+?)"
+    r"(?:\[/INST\]|<\|\w+\|>|<end_of_turn>|</s>|^### (?:Response|Assistant):|\bASSISTANT:)"
 )
 _BEFORE_TURNS: Final = re.compile(r"<[|/\w]+>|\[INST\]")
 _SYSTEM: Final = re.compile(r"(?s)<<SYS>>.*?<</SYS>>")
@@ -87,7 +87,7 @@ _MANNERS: Final = re.compile(
     r"|(?:format|give) (?:your|the) (?:answer|output|response)\b|cite (?:your|the|all) sources?\b"
     r"|(?:as an?|in (?:one|two|three|\d+)) (?:\w+ )?(?:list|points|sentences?|table|words)\b"
     r"|use (?:at most|no more than|only|three)\b|be (?:brief|concise)|let['’]?s think|think step"
-    r"|explain (?:step by step|your)|if you (?:do not|don['’]t) know|(?:do not|don['’]t) (?:guess|make)"
+    r"|explain (?:step by step|your)|if you do(?:n['’]t| not) know|do(?:n['’]t| not) (?:guess|make)"
     r"|act as\b|you are (?:a|an)\b|i have an? (?:\w+ )?question|hi\b|hello\b|hey\b|dear\b"
     r"|good (?:morning|afternoon|evening|day)\b|i hope (?:you|this)\b"
     r"|(?:many )?thanks?\b|thx\b|cheers\b|(?:best|kind)? ?(?:wishes|regards)\b"
@@ -129,9 +129,9 @@ _OPENING: Final = re.compile(
     r"|(?:wissen sie|weißt du)(?: vielleicht| zufällig)?"
     r"|(?:pourriez-vous|pouvez-vous|peux-tu) (?:me|nous) dire|(?:podrías|puedes|podría) decirme"
     r"|(?:potresti|puoi|potrebbe) dirmi"
-    r")(?:,? if you (?:can|know))?,? +(?=(?:what|who|whom|whose|when|where|which|why|how|if|whether|was|wer|wen|wem|wann|wo|"
-    r"welche\w*|warum|wie|wieso|ob|qu\w+|où|comment|combien|pourquoi|cuánd?\w*|cómo|dónde|che|chi|"
-    r"dove|come|perché)\b)"
+    r")(?:,? if you (?:can|know))?,? +(?=(?:what|who|whom|whose|when|where|which|why|how|if|"
+    r"whether|was|wer|wen|wem|wann|wo|welche\w*|warum|wie|wieso|ob|qu\w+|où|comment|combien|"
+    r"pourquoi|cuánd?\w*|cómo|dónde|che|chi|dove|come|perché)\b)"
 )
 
 # A sentence that asks itself announces nothing: "What is the query language: SQL?"
