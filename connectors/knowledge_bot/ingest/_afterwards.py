@@ -262,8 +262,7 @@ class Afterwards:
         chosen, superseded = await asyncio.to_thread(self._chosen, gone)
         if self._store.reading:
             would: list[Removable] = [*chosen, *superseded]
-            for each in would:
-                self._tell("removed", each.name, each.key, "", each.source_id)
+            self._tell_removed(would)
             return
         await self._remove_all(chosen)
         self._newer = {one.source_id: one.replaced_by for one in superseded}
@@ -328,11 +327,7 @@ class Afterwards:
             removed = [each for each, task in zip(group, tried, strict=True) if task.result()]
             if removed:
                 await asyncio.to_thread(self._store.write_with, partial(drop, several=removed))
-            # A plan's run looks at no origin, and has counted nothing as gone.
-            counted = not isinstance(self._options.prune, PrunePlan)
-            for each in removed:
-                self._tell("removed", each.name, each.key, "", each.source_id)
-                self._counters.counts["gone"] -= counted and isinstance(each, Entry)
+            self._tell_removed(removed)
 
     async def _is_removed_in_turn(self, each: Removable) -> bool:
         async with self._places, self._limiter.turn() as mine:
@@ -408,6 +403,13 @@ class Afterwards:
                     raise KnowledgeBotError(gone) from None
                 self._ready[newest] = True  # the item was removed altogether
         return self._ready[newest]
+
+    def _tell_removed(self, several: Sequence[Removable]) -> None:
+        # A plan's run looks at no origin, and has counted nothing as gone.
+        counted = not isinstance(self._options.prune, PrunePlan)
+        for each in several:
+            self._tell("removed", each.name, each.key, "", each.source_id)
+            self._counters.counts["gone"] -= counted and isinstance(each, Entry)
 
     def _tell(self, kind: Kind, name: str, key: str, error: str, source_id: str | None) -> None:
         self._counters.add(Outcome(kind, name[:500], key, error, source_id))

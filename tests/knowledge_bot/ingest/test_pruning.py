@@ -499,7 +499,7 @@ def test_a_dry_run_tells_what_would_be_removed(night, service, ledger):
     night(texts(*range(10)))
     outcomes = []
     report = night(texts(*range(9)), prune=True, dry_run=True, on_outcome=outcomes.append)
-    assert (report.removed, [one.name for one in outcomes]) == (1, ["t9"])
+    assert (report.removed, report.gone, [one.name for one in outcomes]) == (1, 0, ["t9"])
     assert (len(service.sources), list(ledger.gone())) == (10, [])
 
 
