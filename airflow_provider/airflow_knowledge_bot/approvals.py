@@ -32,18 +32,9 @@ def ask(
     """Ask a person, and end this part of the task.
 
     A task that is cleared or tried again shows the question of its first time, before Airflow 3.4.
-    So an option, or a field, has to say itself what it stands for.
-
-    Args:
-        operator: the task.
-        context: its context.
-        subject: the question in a line.
-        body: what a person needs to know, as Markdown.
-        options: the buttons.
-        fields: the form's fields by their names, as the schemas of Airflow's `Param`s, each with
-            its `default`.
-        timeout: for how long the task waits.
-        kwargs: what `execute_complete` gets besides the answer, as plain JSON.
+    So an option, or a field, has to say itself what it stands for. The `subject` is the question in
+    a line, and the `body` Markdown. `fields` are the form's, as the schemas of Airflow's `Param`s,
+    each with its `default`; `execute_complete` gets `kwargs`, as plain JSON, beside the answer.
     """
     from airflow.sdk.execution_time.hitl import upsert_hitl_detail
 

@@ -70,10 +70,6 @@ class Asked:
 
     It is kept in the task's memory, and without one only in this object. A task that a person
     cleared starts over. It also follows the check that is running, and stops it if nothing answers.
-
-    Args:
-        memory: the task's memory.
-        stop: ends a check early.
     """
 
     def __init__(self, memory: TaskMemory, stop: threading.Event | None = None) -> None:
@@ -153,11 +149,7 @@ class Asked:
 def ask(task: "Task", asked: Asked, *, wait: float = 0.0, interval: float = 15.0) -> CheckReport:
     """Ask the questions that have not passed yet, and remember those that do.
 
-    Args:
-        task: the task whose questions are asked.
-        asked: what came of earlier tries and pokes; what comes of this one is added.
-        wait: for how many seconds a question may be asked again; 0: each is asked once.
-        interval: seconds between two messages with the same question, at least.
+    What comes of it is added to `asked`. With a `wait` of 0 seconds each is asked once.
 
     Returns:
         The results of all questions; those that passed earlier have no attempts.
@@ -336,11 +328,8 @@ def summary(report: CheckReport) -> dict[str, Any]:
 def failure_of(report: CheckReport, task: "Task", *, waiting: bool = False) -> Exception | None:
     """Return the error that fails the task if too few questions have passed, or None.
 
-    Args:
-        report: the results.
-        task: the task whose parameters are named.
-        waiting: whether a wrong answer may still become right; then None is returned as well if
-            waiting may help.
+    While `waiting`, a wrong answer may still become right: then it is None as well if waiting may
+    help.
 
     Returns:
         `AirflowFailException` if a retry cannot help, with what a person must do;

@@ -16,10 +16,6 @@ _SEVERAL = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 def check_function(parameter: str, function: Callable[..., Any]) -> None:
     """Refuse a function that no run could call, while the DAG is parsed.
 
-    Args:
-        parameter: the task's parameter that holds it.
-        function: what the DAG's author wrote.
-
     Raises:
         ValueError: it is asynchronous, or needs something that is not in Airflow's context.
     """

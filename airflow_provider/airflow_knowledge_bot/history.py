@@ -119,10 +119,7 @@ class History:
     def _created_by_killed(self, counts: Mapping[str, int], since: float, later: int = 0) -> int:
         """Return how many sources a killed try created: what it noted, or what the ledger knows.
 
-        Args:
-            counts: what it noted.
-            since: when it began, in Unix seconds.
-            later: how many were created, replaced or moved after it.
+        It began at `since`, in Unix seconds; `later` were created, replaced or moved after it.
         """
         noted = counts.get("created", 0)
         others = counts.get("replaced", 0) + counts.get("moved", 0)

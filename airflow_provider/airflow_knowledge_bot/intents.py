@@ -50,11 +50,6 @@ class Intent:
     What is kept is either the `answer` or a `state`: `sending`, with the request's `key` if it has
     one, or `reported` once the task has failed and asked for a person.
 
-    Args:
-        memory: the task's memory.
-        on_unknown: `hold` never sends twice, `resend` never loses.
-        what: the request in a few words, for a person who looks for it in the service.
-
     Attributes:
         is_kept: whether a later try will know of this one, or make the same key.
     """
@@ -72,9 +67,6 @@ class Intent:
 
     def key(self, extensions: "Extensions") -> str | None:
         """Return the idempotency key to send the request with; None where there can be none.
-
-        Args:
-            extensions: what the service announces.
 
         Raises:
             AirflowFailException: an earlier try may have sent it without a key that still lives,
@@ -105,10 +97,6 @@ class Intent:
 
     def send(self, request: Callable[[], dict[str, Any]], key: str | None) -> dict[str, Any]:
         """Store the intent, send the request, and store its answer.
-
-        Args:
-            request: sends the request with `key` and returns its answer as plain JSON.
-            key: the idempotency key; None where there is none.
 
         Raises:
             AirflowException: the service may have acted, and the next try sends the same key.

@@ -76,12 +76,6 @@ _NO_OPTION = "origin"
 class Items:
     """The items of the one source that a task names.
 
-    Args:
-        item_source: the parameter that names it.
-        value: its value; a function is called each time.
-        options: the task's `source_options`.
-        sql_conn_id: the connection of a query.
-
     Attributes:
         origin: the source's name in the ledger; None where it has none.
         collections: those that items have named for themselves so far.

@@ -31,9 +31,6 @@ _MARGIN = 60.0
 class TaskMemory:
     """What earlier tries of a task instance have left for this one.
 
-    Args:
-        context: the task's context.
-
     Attributes:
         is_kept: whether a later try finds what is kept.
         earlier: what was kept last; empty if nothing was.
@@ -64,10 +61,8 @@ class TaskMemory:
         """Return a key of idempotency that every try makes alike; None where there can be none.
 
         A cleared task, and another run, makes another one. It is a UUIDv7 that was born when the
-        DAG's run started, the one time that all tries know.
-
-        Args:
-            of: what distinguishes one request of the task from the others.
+        DAG's run started, the one time that all tries know. `of` is what distinguishes one request
+        of the task from the others.
         """
         task, run = self._instance, self._run
         if task is None or run is None or run.start_date is None:

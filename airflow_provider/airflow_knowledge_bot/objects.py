@@ -36,9 +36,6 @@ def is_object(file: object) -> bool:
 def opened(file: str | ObjectStoragePath) -> Iterator[tuple[BinaryIO, str]]:
     """Open an object; gives its stream and its name.
 
-    Args:
-        file: the value of the operator's parameter `file`.
-
     Raises:
         AirflowFailException: it does not exist, or nothing is installed for its protocol.
     """
@@ -63,12 +60,7 @@ def found(
     """Find objects by an address with wildcards, or all of them below a folder.
 
     Each is known by its address, without the connection's id, and has a version from the listing.
-
-    Args:
-        objects: the value of the operator's parameter `objects`.
-        exclude: what to leave out, in the notation of a `.gitignore`.
-        hidden: whether to take names that begin with a dot as well.
-        storage_options: what Airflow's file system takes besides its connection.
+    The options are those of `from_objects`; `storage_options` come beside the connection's.
 
     Raises:
         AirflowFailException: there is no such folder, or nothing is installed for its protocol.

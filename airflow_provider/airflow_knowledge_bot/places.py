@@ -103,11 +103,7 @@ def describe_outlets(
 ) -> None:
     """Put what happened into the events of the task's outlets, for the DAGs they trigger.
 
-    Args:
-        context: the task's context.
-        outlets: the task's outlets. An alias becomes the assets of `uris`.
-        uris: the assets that changed.
-        extra: plain JSON for the assets' events.
+    Those that changed are `uris`, which an alias becomes; `extra` is plain JSON.
     """
     for outlet in outlets:
         if isinstance(outlet, _ASSETS):
@@ -128,14 +124,8 @@ def changed_outlets(
     """Put what changed into the outlets' events, and return the outlets that get one.
 
     Airflow emits an event for every asset among the outlets of a task that succeeds, so an asset
-    that should get none must be removed from them.
-
-    Args:
-        context: the task's context.
-        outlets: the task's outlets.
-        uris: the collections that the task wrote to.
-        extra: plain JSON for the assets' events.
-        changed: whether anything did.
+    that should get none must be removed from them. `uris` are the collections that the task wrote
+    to.
     """
     kept: list[object] = []
     collections = {uri.rpartition("/")[2] for uri in uris}
@@ -173,11 +163,8 @@ def lineage(
 def checked(*, service: str, results: "Sequence[Result]") -> "OperatorLineage[Dataset, RunFacet]":
     """Return the lineage of a check: the bot is a dataset, each question an assertion about it.
 
-    The answers are left out, since anybody may read the catalogue.
-
-    Args:
-        service: an address of the service.
-        results: the results of one bot's questions; at least one.
+    The answers are left out, since anybody may read the catalogue. There is at least one result,
+    and all are of one bot.
     """
     import attr
     from airflow.providers.openlineage.extractors import OperatorLineage

@@ -33,10 +33,6 @@ class Log(Protocol):
 class ProgressLog:
     """Writes the progress of a run to the task's log, and its counts to the ledger.
 
-    Args:
-        log: the task's logger.
-        history: keeps the counts.
-
     Attributes:
         report: the newest one; None before there is any.
         named: the first items that were replaced, moved or removed, that the service could not
@@ -98,11 +94,8 @@ class ProgressLog:
     ) -> None:
         """Log what needs a person's attention, and then the counts.
 
-        Args:
-            report: the report over all tries.
-            named: the first items of some counts, by the counts' names.
-            tolerated: the counts of failures that do not fail the task.
-            ledger: where a person records what was removed.
+        Both are over all tries; `named` are the first items of some counts, and `tolerated` counts
+        of failures that do not fail the task.
         """
         self._log_more(logging.WARNING, self._failed - NAMED, "failures")
         self._log_more(logging.INFO, report.skipped - len(self._skipped), "skipped")

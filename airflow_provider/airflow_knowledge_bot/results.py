@@ -31,11 +31,7 @@ def summary(
 ) -> dict[str, Any]:
     """Return the report as a small plain dict, which names the first items of some kinds.
 
-    Args:
-        report: the report over all tries.
-        outcomes: the first items of the last try, by what became of them.
-        ledger: knows what is superseded or gone.
-        history: knows when the first try began, and where the items go and come from.
+    The report is that of all tries, the outcomes are the first ones of the last try.
     """
     # Those that fail the task go first.
     failures = sorted(report.failures, key=lambda outcome: not outcome.failed)[:NAMED]
@@ -129,14 +125,8 @@ def failure_of(
 ) -> Exception | None:
     """Return the error that fails the task; None where nothing does.
 
-    Args:
-        report: the report over all tries.
-        task: its parameters.
-        collections: the task's, named where the service refused one.
-        ledger: the ledger.
-        unknown: the first items of unknown outcome.
-        invalid_passes: whether an item that could not be read may be readable at the next try, such
-            as an object that changed since it was listed.
+    The report is that of all tries. `invalid_passes` says that an item which could not be read may
+    be readable at the next try, such as an object that changed since it was listed.
 
     Returns:
         `AirflowFailException` where a retry cannot help, with what a person must do;

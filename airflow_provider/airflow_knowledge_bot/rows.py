@@ -24,11 +24,6 @@ class QueryError(Exception):
 def rows_of(sql: str, conn_id: str | None, options: Mapping[str, Any]) -> "Rows":
     """Find the texts of a query's result, one in each row; it is run when the first one is taken.
 
-    Args:
-        sql: the query.
-        conn_id: a connection whose hook speaks SQL.
-        options: the columns, as `from_rows` takes them.
-
     Raises:
         AirflowFailException: the connection or its hook is missing.
     """

@@ -22,12 +22,8 @@ def rendered(
 ) -> Any:
     """Return a parameter's items, rendered.
 
-    Args:
-        parameter: its name, for errors.
-        items: a list from the DAG file, a template or an upstream task's output that gives one, or
-            a function, which is not called.
-        render: renders a value as Airflow does.
-        jinja_env: Airflow's Jinja environment.
+    They are a list from the DAG file, a template or an upstream task's output that gives one, or a
+    function, which is not called.
 
     Raises:
         AirflowFailException: a template in them cannot be rendered.

@@ -185,11 +185,8 @@ class Database(ABC):
     def open(self, *, reading: bool, upgrading: bool = False) -> "Connection | None":
         """Open the database, created where there is none; a reader gets None instead.
 
-        Older tables are brought up to date, in one transaction.
-
-        Args:
-            reading: whether nothing may be written.
-            upgrading: whether a reader may upgrade older tables all the same.
+        Older tables are brought up to date, in one transaction. A reader does that only where it is
+        `upgrading`.
 
         Raises:
             DatabaseError: it cannot be opened, it holds something else, or a version that cannot be
@@ -396,10 +393,7 @@ class Database(ABC):
 class Connection:
     """One connection to either database, in autocommit mode; used by one thread at a time.
 
-    Args:
-        raw: the driver's connection.
-        sqlite: whether it is SQLite's.
-        pooled: whether a pooler stands between, which may give each transaction to another session.
+    A pooler that stands between (`pooled`) may give each transaction to another session.
     """
 
     def __init__(self, raw: Any, *, sqlite: bool, pooled: bool = False) -> None:
@@ -527,12 +521,7 @@ class Session:
 
     What fails because the database is locked, restarting or away is tried again for as long as one
     outage may last. After that nothing waits again until something succeeds. A child of `os.fork`
-    opens a connection of its own.
-
-    Args:
-        database: where to connect to.
-        reading: whether nothing may be written.
-        patience: how many seconds one outage may last.
+    opens a connection of its own. `patience` is in seconds.
 
     Attributes:
         given_up: when set, a database that is away is no longer waited for.

@@ -91,10 +91,7 @@ class Announced:
 def check_announced(needs: tuple[str, ...], what: object, extensions: Extensions) -> None:
     """Check that a service announces an extension, and parameters of it.
 
-    Args:
-        needs: the extension's name, then those of parameters.
-        what: the call, for the error.
-        extensions: what is announced.
+    `needs` are the extension's name, then those of parameters.
 
     Raises:
         UnsupportedError: one is missing.

@@ -8,11 +8,6 @@ from knowledge_bot.errors import MissingExtraError
 def require(package: str, extra: str, *modules: str) -> None:
     """Check that an extra is installed, without importing it.
 
-    Args:
-        package: what needs it.
-        extra: the extra's name, as `pip install` takes it.
-        modules: what the extra makes importable.
-
     Raises:
         MissingExtraError: one of them is missing.
     """

@@ -21,9 +21,7 @@ logger: logging.Logger = logging.getLogger("knowledge_bot")
 def ledger_of(given: "Ledger | str | os.PathLike[str]", *, made: bool = False) -> "Ledger":
     """Return a ledger whose address can be used.
 
-    Args:
-        given: it, its address, or the path of a SQLite file.
-        made: whether it must have been made already.
+    With `made` it must have been made already.
 
     Raises:
         ConfigurationError: its address cannot be used, or there is none.

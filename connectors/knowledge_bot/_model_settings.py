@@ -33,9 +33,7 @@ WITHOUT_EFFECT: Final = WithoutEffect.__optional_keys__
 def with_effect(arguments: Mapping[str, Any], *, inside: Collection[str] = ()) -> dict[str, Any]:
     """Return the arguments that have an effect; warn of each other, at the line that passed it.
 
-    Args:
-        arguments: what was passed.
-        inside: the packages through which a call comes; the line is the nearest outside of them.
+    That is the nearest line outside of the packages `inside`, through which a call comes.
     """
     for name in sorted(WITHOUT_EFFECT.intersection(arguments)):
         warnings.warn(
@@ -46,11 +44,7 @@ def with_effect(arguments: Mapping[str, Any], *, inside: Collection[str] = ()) -
 
 
 def level_outside(inside: Collection[str]) -> int:
-    """Return the `stacklevel` with which the caller's warning names the first line outside.
-
-    Args:
-        inside: the packages through which a call comes, beside this one.
-    """
+    """Return the `stacklevel` with which the caller's warning names the first line outside."""
     packages = {"knowledge_bot", *inside}
     depth, frame = 1, sys._getframe(1)  # noqa: SLF001 - what `inspect.currentframe` returns
     while str(frame.f_globals.get("__name__")).partition(".")[0] in packages and frame.f_back:

@@ -82,12 +82,6 @@ def read_result(
 ) -> T:
     """Return the result that a response holds.
 
-    Args:
-        request: the call.
-        response: what was answered.
-        destination: where the request went.
-        key: the API key, which no error repeats.
-
     Raises:
         KnowledgeBotError: an answer that says what went wrong, or that cannot be read.
     """

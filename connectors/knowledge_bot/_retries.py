@@ -119,15 +119,6 @@ def retry_policy(
     A call that needs an extension, and a POST, for its key, ask first what the service announces,
     where that is not known. A POST does without the answer.
 
-    Args:
-        request: the call.
-        settings: how many times it may be sent again, and the API key, which no error repeats.
-        destination: where it goes, as the errors name it.
-        announced: what the service announced; it learns what is new.
-
-    Returns:
-        What `request.read` makes of the answer.
-
     Raises:
         UnsupportedError: the service does not announce what the call needs.
         KnowledgeBotError: the last attempt's error, with its delivery.

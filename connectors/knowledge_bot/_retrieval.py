@@ -72,10 +72,6 @@ class Retrieval:
     def get(self, client: Client, query: str) -> list[Retrieved]:
         """Retrieve what fits a question.
 
-        Args:
-            client: what is asked with.
-            query: the question.
-
         Returns:
             Passages, the best of each bot in turn, where one that several bots have is the first
             one's; or the answers in the order of the bots.
@@ -174,20 +170,7 @@ def _retrieved(bot_id: str, one: Passage, more: dict[str, Any]) -> Retrieved:
 
 
 def ask_bots(client: Client, bot_ids: Sequence[str], content: str) -> list[Message]:
-    """Ask every bot the same question at the same time, each in a new conversation.
-
-    Args:
-        client: the client to ask with.
-        bot_ids: the bots, `bot_…`.
-        content: the question.
-
-    Returns:
-        The answers, in the order of `bot_ids`.
-
-    Raises:
-        KnowledgeBotError: the first failure in the order of `bot_ids`, once every bot has answered
-            or failed, so that no question is left running. Notes on it name the other failures.
-    """
+    """Ask every bot the same question at the same time, each in a new conversation."""
 
     def one(bot_id: str) -> Message | Exception:
         try:

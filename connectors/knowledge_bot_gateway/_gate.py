@@ -124,12 +124,7 @@ def loopback_names(host: str) -> tuple[str, ...] | None:
 
 
 class Gate:
-    """ASGI middleware that passes on only admitted requests.
-
-    Args:
-        app: the application behind it.
-        admission: who may use it.
-    """
+    """ASGI middleware that passes on only admitted requests."""
 
     def __init__(self, app: ASGIApp, *, admission: Admission) -> None:
         self._app, self._admission = app, admission

@@ -67,8 +67,7 @@ class Asked(BaseModel):
     def refuse_others(self, allowed: Mapping[str, tuple[Any, ...]]) -> None:
         """Refuse parameters that bots do not support.
 
-        Args:
-            allowed: for each such parameter, the values that request nothing.
+        `allowed` are, for each such parameter, the values that request nothing.
 
         Raises:
             Problem: there is another value.
@@ -99,12 +98,8 @@ NO_TOOLS: Final[Mapping[str, tuple[Any, ...]]] = {
 def text_of(content: Any, place: str, texts: Sequence[str], *, asks: bool) -> str:
     """Return the text of a message's content.
 
-    Args:
-        content: a text, or a list of parts.
-        place: its position in the request, for errors.
-        texts: the types of parts that are texts.
-        asks: whether it is the question, which has to be text; elsewhere a placeholder stands for
-            what is not.
+    `texts` are the types of parts that are texts. What `asks` the question has to be text;
+    elsewhere a placeholder stands for what is not.
 
     Raises:
         Problem: it is neither, or the question contains something other than text.
@@ -223,12 +218,7 @@ def decoded(text: str) -> list[str]:
 
 
 def event_stream(events: Iterable[tuple[str | None, Mapping[str, Any]]], end: str) -> Response:
-    """Return all server-sent events in one response, since the answer is complete.
-
-    Args:
-        events: the name of each, or None, and its data.
-        end: the text after the last one.
-    """
+    """Return all server-sent events in one response, since the answer is complete."""
     pieces = [
         f"event: {name}\ndata: {_json(data)}\n\n" if name else f"data: {_json(data)}\n\n"
         for name, data in events

@@ -62,11 +62,7 @@ class _Exchange:
 
 
 class Once:
-    """ASGI middleware that handles equal requests of one caller once.
-
-    Args:
-        app: the application behind it.
-    """
+    """ASGI middleware that handles equal requests of one caller once."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -109,9 +109,7 @@ def no_such_model(model: str) -> Problem:
 def problem_of(error: KnowledgeBotError, *, own_key: bool) -> Problem:
     """Return the response to an error of the core.
 
-    Args:
-        error: the error.
-        own_key: whether the gateway's own key was sent, so that a refused key is not the caller's.
+    Where the gateway's `own_key` was sent, a refused key is not the caller's.
     """
     status, kind, code = _status_type_and_code(error, own_key=own_key)
     again = error.delivery is not Delivery.UNKNOWN and status in (429, 503)

@@ -126,13 +126,9 @@ class Validators:
 class Fetcher:
     """Sends one request after another. It is for one thread.
 
-    Args:
-        policy: where it may go, and the bounds.
-        resolver: looks host names up.
-        keep: seconds for which a connection is kept for the next request; 0: none is.
-        ssl_context: the trusted certificates; the system's and certifi's when left out.
-        proxy: what stands before the servers. It may be anywhere; a name that is known here must
-            be allowed all the same.
+    A connection is kept for `keep` seconds for the next request. The certificates are the system's
+    and certifi's when left out. A proxy may be anywhere; a name that is known here must be allowed
+    all the same.
 
     Attributes:
         received: how many bytes of bodies were received.
@@ -266,13 +262,8 @@ def fetch(
 ) -> Answer:
     """Fetch a web page. Proxies of the environment are not used.
 
-    Args:
-        url: an http or https address.
-        headers: sent to the URL's own origin, and not to another that it redirects to.
-        policy: what may be fetched, and the bounds.
-        known: what the server sent with the page that is known; none: there is no such page.
-        resolver: looks host names up.
-        ssl_context: the trusted certificates; the system's and certifi's when left out.
+    The headers are sent to the URL's own origin, and not to another that it redirects to. What a
+    server sent with a page that is `known` asks whether it is still the same.
 
     Returns:
         The page as its server sent it; with status 304 if it is the `known` one.

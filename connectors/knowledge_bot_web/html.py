@@ -54,9 +54,8 @@ def parsed(page: str, *, deep: bool = False) -> "HtmlElement":
 def article(page: Union[str, "HtmlElement"], *, fast: bool = False) -> str:
     """The text that trafilatura takes for a page's article; empty if it finds none.
 
-    Args:
-        page: the page, or its tree, which is not kept as it is.
-        fast: whether to do without the other extractors that it compares with.
+    The tree, if it is one, is not kept as it is; `fast` does without the other extractors that it
+    compares with.
     """
     import trafilatura
 
@@ -69,10 +68,6 @@ def main_texts(page: str, root: "HtmlElement") -> list[str]:
     What surrounds the main part is left out, and so are adverts and banners, unless nothing would
     be left. An element of the page's frame that is not closed everywhere surrounds nothing: nobody
     knows what would be in it.
-
-    Args:
-        page: the page.
-        root: its tree.
     """
     from lxml import etree
 

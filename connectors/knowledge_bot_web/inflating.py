@@ -10,10 +10,6 @@ from knowledge_bot_web.errors import FetchError
 def inflated(pieces: Iterable[bytes], coding: str) -> Iterator[bytes]:
     """Undo the content coding of a body.
 
-    Args:
-        pieces: the body as it was transferred.
-        coding: gzip, deflate or none, as `Content-Encoding` names them.
-
     Raises:
         FetchError: the coding is another one, or the body is damaged or ends early.
     """

@@ -55,15 +55,8 @@ def parse_questions(
 ) -> list[Question]:
     """Read the questions of a text.
 
-    Args:
-        text: what is in the file.
-        suffix: its format, as a file's suffix: `.toml`, `.jsonl`, …
-        name: what errors call it.
-        folder: where files are that it names.
-
-    Raises:
-        ConfigurationError: as `load_questions` does.
-        ModuleNotFoundError: as well.
+    Format and errors are those of `load_questions`. Errors call it `name`; files that it names are
+    in `folder`.
     """
     if not text.strip():
         raise ConfigurationError(f"{name}: is empty; it holds no questions")

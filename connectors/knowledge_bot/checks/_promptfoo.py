@@ -155,10 +155,7 @@ def _noting(problems: list[str]) -> Iterator[None]:
 def read_promptfoo(text: str, name: str, reading: Reading) -> list[tuple[str, Question]]:
     """Read the questions of a configuration.
 
-    Args:
-        text: the YAML, or JSON, which is YAML too; or CSV, which holds tests alone.
-        name: what errors call it.
-        reading: reads a file of tests that it names.
+    It is YAML, or JSON, which is YAML too; or CSV, which holds tests alone.
 
     Returns:
         The questions, each with the file and the line that it stands in.
@@ -541,9 +538,6 @@ _ELSEWHERE = {
 
 def python_expression(javascript: str) -> str:
     """Return an expression of JavaScript, which promptfoo's are, as one that finds the same.
-
-    Args:
-        javascript: the expression, without slashes around it.
 
     Raises:
         ValueError: something in it has another meaning in Python, or none.

@@ -407,10 +407,6 @@ def needs_ledger(question: Question) -> bool:
 def question_of(fields: dict[str, Any], where: str) -> Question:
     """Make a question of the fields in a file.
 
-    Args:
-        fields: the question's.
-        where: the file and the line, for an error.
-
     Raises:
         ConfigurationError: a field cannot be used.
     """

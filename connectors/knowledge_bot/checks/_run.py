@@ -277,11 +277,7 @@ def _asking(
 ) -> Asking:
     """Return what asks a bot of a service.
 
-    Args:
-        schedule: has the keys of idempotency.
-        client: asks.
-        ledger: what answers are compared with.
-        call: calls a function that uses the client, and awaits what it returns.
+    `call` calls a function that uses the client, and awaits what it returns.
     """
     looked_up: set[str] = set()
     turn = asyncio.Lock()
@@ -334,11 +330,6 @@ def _check_bot(bot: str, there: Sequence[Bot], error: APIError) -> None:
 
 class Schedule:
     """Which question is due when, and what came of each. Used by one thread at a time.
-
-    Args:
-        bots: the bots to ask; one empty name for a function.
-        questions: what each is asked.
-        options: how.
 
     Raises:
         ConfigurationError: there are no questions, or two have the same id.
@@ -536,10 +527,7 @@ def _unanswered(error: Exception, reason: str) -> str:
 class Runner:
     """Carries out a schedule in tasks of the running event loop.
 
-    Args:
-        schedule: what is to be asked.
-        ask: takes a question with its bot, and awaits the answer.
-        errors: what `ask` may raise for a single question; anything else ends the check.
+    What `ask` raises for a single question is one of `errors`; anything else ends the check.
     """
 
     def __init__(

@@ -105,15 +105,7 @@ def _key(key: str) -> tuple[str, str]:
 
 @dataclass
 class Kit:
-    """A service under test, and what was made there.
-
-    Args:
-        client: a client with a key of role `manage`.
-        collection: where sources are made.
-        bot: the bot that is asked.
-        wait: seconds until a source has to be ready.
-        second: a client with another API key of the same account.
-    """
+    """A service under test, and what was made there."""
 
     client: "Client"
     collection: str

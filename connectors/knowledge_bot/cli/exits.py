@@ -122,8 +122,7 @@ def is_account_error(error: BaseException) -> bool:
 def posting(hint: str = "") -> Iterator[None]:
     """Surround a call that creates something: an unknown outcome has an exit code of its own.
 
-    Args:
-        hint: a sentence on what to do then, after what the error itself says.
+    The `hint` says what to do then, after what the error itself says.
 
     Raises:
         OutcomeUnknown: the service may have acted.

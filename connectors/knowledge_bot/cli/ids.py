@@ -37,12 +37,6 @@ def collections_to_add_to(
 ) -> tuple[str, ...]:
     """Return the ids of the collections that are named somewhere, or of the only one there is.
 
-    Args:
-        connection: says what is named besides the option.
-        client: asks the service for its collections, if none is.
-        given: those of `--collection`.
-        quiet: do not say which one was taken.
-
     Raises:
         Failed: none is named, and the service has several, or none.
     """

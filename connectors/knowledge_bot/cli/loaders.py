@@ -17,10 +17,6 @@ def loader_of(name: str, arguments: dict[str, Any]) -> object:
     Arguments that its class does not take go to its `load_data`, as many readers of LlamaIndex take
     there what they are to read.
 
-    Args:
-        name: `package.module:Class`.
-        arguments: of the class, or of its `load_data`.
-
     Raises:
         click.UsageError: it cannot be imported, is not a loader, or does not take the arguments.
     """

@@ -41,13 +41,7 @@ class Setting(NamedTuple, Generic[T]):
 
 @dataclass(frozen=True)
 class Connection:
-    """Which service a command talks to, with which key: the options before the command's name.
-
-    Args:
-        base_url: the address of `--base-url`.
-        profile: the name of `--profile`.
-        timeout: seconds.
-    """
+    """Which service a command talks to, with which key: the options before the command's name."""
 
     base_url: str | None
     profile: str | None
@@ -55,9 +49,6 @@ class Connection:
 
     def client(self, *, needs_key: bool = False) -> "Client":
         """Return a client of the service.
-
-        Args:
-            needs_key: the command cannot do anything without a key.
 
         Raises:
             Failed: no service, or no key although it is needed; the text says how to set it.
@@ -126,11 +117,7 @@ class Connection:
         )
 
     def collections(self, given: tuple[str, ...]) -> Setting[tuple[str, ...]]:
-        """Return the collections to add to: of the option, the environment, or the profile.
-
-        Args:
-            given: those of `--collection`.
-        """
+        """Return the collections to add to: of the option, the environment, or the profile."""
         if given:
             return Setting(given, "--collection")
         named = tuple(os.environ.get(COLLECTION_VARIABLE, "").split())

@@ -20,8 +20,7 @@ _UNITS = {"s": 1, "m": 60, "h": 3600}
 class Suggesting(click.Group):
     """A group that says which of its commands was meant, or else which there are.
 
-    Args:
-        words: what people type for commands of another name.
+    `words` are what people type for commands of another name.
     """
 
     def __init__(self, *args: Any, words: Mapping[str, str] | None = None, **more: Any) -> None:
@@ -83,13 +82,7 @@ def given_question(text: str) -> str:
 
 
 def time_option(name: str, default: str, text: str) -> Callable[[F], F]:
-    """Return an option whose value is a time, in seconds; the user writes 90, 90s, 10m or 1h30m.
-
-    Args:
-        name: how it is written.
-        default: its value where it is not given.
-        text: what it means.
-    """
+    """Return an option whose value is a time, in seconds; the user writes 90, 90s, 10m or 1h30m."""
     return click.option(name, callback=_seconds, default=default, metavar="TIME", help=text)
 
 

@@ -34,11 +34,6 @@ def watch_and_ingest(session: Session, folder: str, find: Find) -> None:
     What a run leaves for the next one, such as a source that is not ready yet or what is removed
     when it is missed twice, leads to another run without a change.
 
-    Args:
-        session: runs.
-        folder: what to watch.
-        find: finds the items of a run.
-
     Raises:
         Failed: always, since nothing but a signal or an error ends it; the exit code is that of the
             last run, or `Exit.INTERRUPTED`.
@@ -75,12 +70,7 @@ def _changed(
 ) -> bool:
     """Wait until something has changed that a run would see; False when it is to end.
 
-    Args:
-        changes: what changes.
-        folder: what is watched.
-        files: what the last run saw.
-        find: finds what a run would see.
-        again: whether to wait for ten seconds at most.
+    With `again` it waits for ten seconds at most.
     """
     changed: set[str] = set()
     began = first = time.monotonic()

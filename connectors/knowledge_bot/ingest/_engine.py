@@ -79,16 +79,7 @@ _CLAIMED_UNSENT = (
 
 
 class Run:
-    """Ingests items once.
-
-    Args:
-        service: the base URL, under which the ledger keeps its entries.
-        sender: sends the requests.
-        items: what to ingest.
-        options: how to ingest it.
-        origin: the name of where the items come from; None without one.
-        stop_requested: returns whether a signal or another thread asked the run to end.
-    """
+    """Ingests items once."""
 
     def __init__(
         self,
@@ -890,10 +881,7 @@ class Reader:
 class Writer:
     """Writes to the ledger from an event loop, many rows in one transaction.
 
-    Args:
-        store: the ledger; without one, all is taken for written.
-        concurrency: how many requests may be in flight.
-        limiter: knows how many are.
+    Without a ledger all is taken for written.
 
     Attributes:
         store: the same.

@@ -42,10 +42,7 @@ class Freshness(NamedTuple):
 def freshness(connection: Connection, answer: Any, service: str | None) -> Iterator[Freshness]:
     """Yield what became of each source that an answer names, as far as a ledger knows.
 
-    Args:
-        connection: to the ledger.
-        answer: a message, or its fields.
-        service: the base URL, normalised; None for that of any.
+    Where no service is given, it is that of any.
     """
     named = answer.get("sources") if isinstance(answer, Mapping) else None
     named = named if named is not None else getattr(answer, "sources", None)

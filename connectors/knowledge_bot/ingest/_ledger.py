@@ -615,11 +615,7 @@ def remove(
 ) -> list[str]:
     """Delete the sources of items, superseded ones included, and forget the items.
 
-    Args:
-        client: deletes the sources.
-        ledger: knows them.
-        collections: the collections that the items were sent to, all of them.
-        keys: the items' keys.
+    The collections are all those that the items were sent to.
 
     Returns:
         The keys that were removed: those that the ledger knew.

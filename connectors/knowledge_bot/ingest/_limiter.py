@@ -79,11 +79,8 @@ class RateLimiter:
     """Gives turns to send, so that all runs together keep to a rate.
 
     Several turns are reserved at once, so that a run needs at most four statements a second.
-
-    Args:
-        rate: items per second.
-        reserve: reserves a number of consecutive turns in the queue that all runs share; returns
-            the seconds until the first one.
+    `reserve` gets the number of turns and returns the seconds until the first one; `rate` is in
+    items per second.
     """
 
     def __init__(self, rate: float, reserve: Callable[[int], Awaitable[float]]) -> None:
@@ -116,14 +113,8 @@ class Limiter:
     """Lets at most `concurrency` requests go at once, and fewer when the service asks for less.
 
     Additive increase, multiplicative decrease, as in TCP's congestion control. While the service
-    cannot be reached, nothing is sent but pings, which create nothing.
-
-    Args:
-        concurrency: the most requests in flight.
-        rate_limiter: gives turns to send; None without a rate.
-        ping: asks whether the service is up.
-        on_stop: called with the reason when the service, or the ledger that holds the rate, is away
-            for too long.
+    cannot be reached, nothing is sent but pings, which create nothing. It calls `on_stop` with the
+    reason when the service, or the ledger that holds the rate, is away for too long.
 
     Attributes:
         in_flight: how many turns are taken.
@@ -264,13 +255,8 @@ class Limiter:
     ) -> Decision:
         """Decide what to do after an error.
 
-        Args:
-            error: what sending an item raised.
-            began: when it was sent, by the monotonic clock.
-            tries: how many times the item was sent so far.
-            succeeded: how many items of this run are created or unchanged.
-            keyed: whether the service acts once, however often the same is sent.
-            replacing: whether the item replaces a source, which fewer API keys may.
+        The item was sent at `began`, by the monotonic clock. A `keyed` one the service acts on
+        once, however often it is sent; fewer API keys may send one that is `replacing` a source.
         """
         if isinstance(error, ConfigurationError):
             return Decision("invalid")  # the item cannot be sent as it is

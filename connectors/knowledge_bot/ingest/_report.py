@@ -270,12 +270,7 @@ class Report:
 
 
 class Counters:
-    """What a run has counted, and why it stopped. Used only in the event loop's thread.
-
-    Args:
-        dry_run: whether nothing is sent.
-        on_outcome: called for each item that is created or fails.
-    """
+    """What a run has counted, and why it stopped. Used only in the event loop's thread."""
 
     def __init__(self, *, dry_run: bool, on_outcome: Callable[[Outcome], object] | None) -> None:
         self._dry_run, self._on_outcome = dry_run, on_outcome

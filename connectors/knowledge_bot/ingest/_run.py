@@ -368,9 +368,6 @@ class Sender:
     A thread for each request costs twice the CPU. So a blocking client sends a few items, as in
     most nights, and an asynchronous one many; but a subclass, or a client with the caller's
     `http_client`, sends them all.
-
-    Args:
-        client: the client; what may be tried again by itself goes through it.
     """
 
     def __init__(self, client: Client | AsyncClient) -> None:

@@ -315,9 +315,7 @@ class Owner(NamedTuple):
     def is_dead(self, *, lease_until: float, now: float) -> bool:
         """Return whether the run can no longer send anything.
 
-        Args:
-            lease_until: when its lease ends, in Unix seconds.
-            now: Unix seconds by the same clock.
+        Both times are Unix seconds by the same clock.
         """
         lapsed = lease_until < now
         if self.machine == _UNKNOWN_MACHINE or self.machine != _machine():
@@ -355,12 +353,7 @@ def _start_of(pid: int) -> str | None:
 
 
 def live_runs(connection: Connection, *, but: int = 0) -> dict[int, int]:
-    """Return the runs that can still record the outcome of their claims, with their scopes.
-
-    Args:
-        connection: to the ledger.
-        but: a run that is not asked for.
-    """
+    """Return the runs that can still record the outcome of their claims, with their scopes."""
     now = connection.now()
     query = (
         "SELECT run, machine, host, pid, started, lease_until, scope FROM kbot_runs WHERE run <> ?"

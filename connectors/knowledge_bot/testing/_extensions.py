@@ -42,10 +42,7 @@ class Keys:
     ) -> HTTPResponse:
         """Return the answer to a request: the first one again, if its key was used for it.
 
-        Args:
-            key: as it came.
-            request: its parsed parts, to be compared.
-            act: acts on it, and returns the answer and the id of what was created.
+        `act` returns the answer, and the id of what was created.
 
         Raises:
             RefusedError: the key cannot be used, or not for this.

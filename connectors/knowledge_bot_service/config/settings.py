@@ -352,11 +352,7 @@ def parse_settings(values: dict[str, object], *, origin: str) -> Settings:
 
 
 def in_words(problem: Any) -> str:
-    """Say what a validation error means, without its place: "must be a valid integer".
-
-    Args:
-        problem: one of `ValidationError.errors()`, of a configuration file or of JSON.
-    """
+    """Say what a validation error means, without its place: "must be a valid integer"."""
     kind, given = problem["type"], problem.get("ctx", {})
     if kind == "value_error":
         return str(given["error"])

@@ -71,11 +71,7 @@ class DatabaseLostError(StorageError):
 
 
 def storage_error(error: BaseException | None) -> StorageError | None:
-    """Return the storage error behind an error of SQLite or the system; None if there is none.
-
-    Args:
-        error: of SQLite or the system, or a StorageError, which is returned as it is.
-    """
+    """Return the storage error behind an error of SQLite or the system; None if there is none."""
     if isinstance(error, StorageError):
         return error
     if isinstance(error, OSError):
@@ -106,12 +102,7 @@ _logged: dict[str, float] = {}
 
 
 def log_storage_error(error: StorageError, where: object) -> None:
-    """Write an error into the log, at most once a minute for each kind.
-
-    Args:
-        error: what is wrong.
-        where: the file or folder that it is about.
-    """
+    """Write an error into the log, at most once a minute for each kind."""
     now = time.monotonic()
     if now - _logged.get(error.code, float("-inf")) >= _LOGGED_EVERY:
         _logged[error.code] = now

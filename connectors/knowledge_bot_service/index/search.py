@@ -177,9 +177,7 @@ class Counts:
 class Search:
     """Finds passages. Every thread may use it.
 
-    Args:
-        database: where the index is.
-        ranked: how many passages are ranked for a query where more have one of its words.
+    Where more passages have one of a query's words, `ranked` are ranked.
     """
 
     def __init__(self, database: Database, *, ranked: int = _RANKED) -> None:
@@ -199,13 +197,9 @@ class Search:
     ) -> list[Hit]:
         """The passages of ready sources in `collections` that fit best, best first.
 
-        Args:
-            queries: searched for one by one; their scores are weighted and added.
-            counts: of their words.
-            collections: the collections' numbers in the database.
-            limit: how many passages to return at most.
-            vector: of the question. In small collections, as many passages come after the others
-                whose vectors are nearest to it: none of their words may be the question's.
+        The queries are searched for one by one; their scores are weighted and added. In small
+        collections, as many passages come after the others whose vectors are nearest to the
+        question's: none of their words may be the question's.
         """
         if not collections:
             return []
@@ -251,12 +245,7 @@ class Search:
         return sorted(differing, key=lambda passage: differing[passage])[:limit]
 
     def passage(self, public_id: str, collections: Sequence[int]) -> Hit | None:
-        """A passage that questions are answered from; None where it is not, or not any more.
-
-        Args:
-            public_id: as a hit has it.
-            collections: its source is in one of these.
-        """
+        """A passage that questions are answered from; None where it is not, or not any more."""
         number = public_id.removeprefix("pas_").partition("_")[0]
         if not (number.isascii() and number.isdecimal() and len(number) < _LONGEST_NUMBER):
             return None

@@ -137,14 +137,7 @@ class Reader:
     def read_page(
         self, name: str, page: "Answer", folder: Path, limits: Limits = Limits()
     ) -> Iterator[Part]:
-        """Read a fetched page as `read` reads a document, with the same errors.
-
-        Args:
-            name: the source's name.
-            page: what came.
-            folder: where its body is while it is read.
-            limits: what reading it may take.
-        """
+        """Read a fetched page as `read` reads a document, with the same errors."""
         with tempfile.TemporaryDirectory(dir=folder) as place:
             path = Path(place, "page")
             path.write_bytes(page.body)

@@ -114,11 +114,7 @@ Terms = list[str]
 
 
 def parted(body: str) -> tuple[Terms, list[tuple[Terms, Terms]]]:
-    """What `indexed` wrote: the headings' terms; and those that each statement is under, and its.
-
-    Args:
-        body: the passage's terms, as the index has them.
-    """
+    """What `indexed` wrote: the headings' terms, and each statement's, with those above it."""
     headings: Terms = []
     path: list[Terms] = []
     lead: Terms = []

@@ -51,13 +51,7 @@ def write_backup(data: Path, file: Path) -> str:
 
     The service may run: it is neither stopped nor slowed by more than the reading of its disk. What
     it had accepted before is in the backup, with the files of sources that are not read yet.
-
-    Args:
-        data: the data folder.
-        file: the new tar archive.
-
-    Returns:
-        What it holds, in words.
+    Returns what it holds, in words.
 
     Raises:
         BackupError: there is no service's data in the folder, the file is there already, it cannot
@@ -95,14 +89,8 @@ def write_backup(data: Path, file: Path) -> str:
 def restore_backup(file: Path, data: Path) -> str:
     """Make a data folder from a backup. The database comes last: without it no service starts.
 
-    What root restores belongs to the owner of the folder.
-
-    Args:
-        file: what `write_backup` wrote.
-        data: the new folder; one that is there must be empty, and may be a mounted volume.
-
-    Returns:
-        What it holds, in words.
+    What root restores belongs to the owner of the folder. The folder is new or empty, and may be a
+    mounted volume. Returns what it holds, in words.
 
     Raises:
         BackupError: the folder is not empty, the file is no backup, is damaged, or was made by a

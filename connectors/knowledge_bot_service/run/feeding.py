@@ -37,13 +37,8 @@ class Feeding:
 
     What `kbot ingest folder --prune --watch` does, with a ledger in the service's data folder. It
     is made before the service starts, and runs in a thread; a context manager that waits until what
-    is under way is finished.
-
-    Args:
-        folder: what to feed.
-        settings: the service's.
-        base_url: where it will answer.
-        leave_out: files that are not sent if they are in the folder.
+    is under way is finished. What to `leave_out` are files that are not sent if they are in the
+    folder.
 
     Raises:
         FeedingError: the service has several collections, the folder is in its data folder, or

@@ -79,14 +79,8 @@ def run(
 ) -> None:
     """Serve until SIGINT or SIGTERM, in a process that does nothing else.
 
-    Args:
-        settings: what the service offers and allows.
-        folder: where it keeps everything.
-        keys: who may use it.
-        listener: where it listens, as `listen` made it.
-        on_ready: called when requests are answered.
-        on_stop: called in the signal's handler, before anything is refused.
-        mounts: what else is answered beside the interface, by the first segment of its path.
+    `on_ready` is called when requests are answered, `on_stop` in the signal's handler, before
+    anything is refused.
 
     Raises:
         FolderError: the disk is full, or the database is not one that this version can use.

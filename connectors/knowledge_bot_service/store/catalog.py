@@ -149,11 +149,8 @@ class SourceText(BaseModel):
 class Catalog:
     """Reads the sources of a service for people.
 
-    Args:
-        database: where they are.
-        collections: the collections by id.
-        sees_all: whether sources outside of these collections are read too, such as those of a
-            collection that is no longer declared; it is named by its id.
+    If it `sees_all`, sources outside of these collections are read too, such as those of a
+    collection that is no longer declared; it is named by its id.
     """
 
     def __init__(
@@ -214,11 +211,8 @@ class Catalog:
     ) -> SourceText:
         """Read a source with its passages from the beginning, or from a place in it.
 
-        Args:
-            source: its id.
-            first: begin with this passage, the `previous` or `next` of another page.
-            passage: begin a little before this passage.
-            limit: how many passages to read at most.
+        It begins with the passage `first`, the `previous` or `next` of another page, or a little
+        before `passage`.
 
         Raises:
             UnknownError: there is no such source.
@@ -293,10 +287,6 @@ class Removal:
     own, and then their words in the index and in the write-ahead log: whoever deletes a text that
     nobody should have wants it gone from the disk. What a process does not finish, the next one
     does.
-
-    Args:
-        database: where their passages are.
-        folder: where their uploads are.
     """
 
     def __init__(self, database: Database, folder: Path) -> None:

@@ -47,10 +47,8 @@ def merge_index(connection: sqlite3.Connection, pages: int, *, begin: bool) -> b
     The index only notes that an entry is deleted: its words go with the part that held them, when
     that is merged with the later ones.
 
-    Args:
-        connection: the writer's.
-        pages: how much of it, in pages of the database.
-        begin: whether all parts are to be merged from now on, or what was begun is to go on.
+    `pages` of the database, or fewer, are merged. With `begin` all parts are to be merged from now
+    on; otherwise what was begun goes on.
     """
     before = connection.total_changes
     connection.execute(

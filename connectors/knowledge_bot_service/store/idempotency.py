@@ -69,13 +69,7 @@ class KeyReusedError(RefusedError):
 
 
 def fingerprint(method: str, path: str, **parts: object) -> str:
-    """What two requests have in common if they ask for the same.
-
-    Args:
-        method: the request's.
-        path: the request's.
-        parts: what was parsed from its body, as JSON has it.
-    """
+    """What two requests have in common if they ask for the same."""
     described = json.dumps([method, path, parts], sort_keys=True)
     return hashlib.sha256(described.encode()).hexdigest()
 
@@ -98,11 +92,7 @@ def forget(connection: sqlite3.Connection, now: int, limit: int) -> int:
 
 
 class Once:
-    """Does what requests with keys ask for, once for each key. Use it inside one event loop.
-
-    Args:
-        find: looks up what was done for a key; called in a thread.
-    """
+    """Does what requests with keys ask for, once for each key. Use it inside one event loop."""
 
     def __init__(self, find: Callable[[str], Done | None]) -> None:
         self._find = find
@@ -111,9 +101,7 @@ class Once:
     async def do(self, keyed: Keyed, perform: Callable[[], Awaitable[T]]) -> T | Done:
         """Do what a request asks for, or return what was done for its key. Not to be cancelled.
 
-        Args:
-            keyed: the request.
-            perform: does it, and stores its `Done` in the same transaction.
+        `perform` does it, and stores its `Done` in the same transaction.
 
         Raises:
             KeyReusedError: the key was used with another request.

@@ -136,10 +136,8 @@ def prepare(connection: sqlite3.Connection) -> None:
     """Make the tables in an empty database, or bring an older one's to the present version.
 
     All steps are one transaction: a process that dies in the middle leaves the older version. A
-    copy of that is kept beside the database, for who wants to go back to the older release.
-
-    Args:
-        connection: to the database, in autocommit mode; nobody else uses the database.
+    copy of that is kept beside the database, for who wants to go back to the older release. The
+    connection is in autocommit mode; nobody else uses the database.
 
     Raises:
         FolderError: the database is another program's, or of a later version.
@@ -189,10 +187,6 @@ def _keep_copy(connection: sqlite3.Connection, version: int) -> None:
 
 def copy_database(connection: sqlite3.Connection, file: Path) -> None:
     """Write all that a connection sees into one new file, which its owner alone may read.
-
-    Args:
-        connection: to the database, which others may be using.
-        file: the copy; nothing is there yet.
 
     Raises:
         sqlite3.Error: the database cannot be read, or the copy not be written.

@@ -171,10 +171,6 @@ class Store:
 
     Writes return futures: they are durable when the future is done. Reads use the calling thread's
     connection. Times are integer milliseconds since 1970 (interface section 2).
-
-    Args:
-        database: where everything is kept.
-        collections: the public ids of the collections that sources may belong to.
     """
 
     def __init__(self, database: Database, collections: Iterable[str]) -> None:
@@ -324,9 +320,7 @@ class Store:
     def requeue(self, source: int, cause: str) -> str:
         """Count an attempt that broke off: `pending` again, or `failed` after `MAX_ATTEMPTS`.
 
-        Args:
-            source: the source's number in the database.
-            cause: what broke off each time, for the person who added the source.
+        The `cause` is for the person who added the source.
 
         Returns:
             The new status; `deleted` when the source is no longer there to be worked on.
@@ -369,10 +363,7 @@ def count_sources(
 ) -> dict[str, int]:
     """How many sources there are of each status, of the newest revision.
 
-    Args:
-        connection: for reading.
-        chosen: further conditions in SQL, each after an AND.
-        values: those of its parameters.
+    `chosen` are further conditions in SQL, each after an AND.
     """
     rows = connection.execute(
         f"SELECT status, count(*) FROM source WHERE {IS_NEWEST} {chosen} GROUP BY status",  # noqa: S608 - constants
@@ -394,11 +385,7 @@ def finish_ready(
 ) -> None:
     """Make a source ready, in the transaction that completes its passages.
 
-    Args:
-        connection: the writer's.
-        source: the source's number; a replacement takes the place of what it replaces.
-        title: the document's own title.
-        warnings: what is to be known of its text, in sentences.
+    A replacement takes the place of what it replaces; `title` is the document's own.
     """
     connection.execute(
         "UPDATE source SET title = ?, warnings = ?, ready_at = ? WHERE id = ?",

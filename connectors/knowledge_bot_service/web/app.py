@@ -36,14 +36,8 @@ def create_app(
 ) -> FastAPI:
     """Make the web application of a service.
 
-    Args:
-        settings: what the service offers and allows.
-        folder: where it keeps everything.
-        database: the folder's database; closed when the application ends.
-        keys: who may use it.
-        on_ready: called when the service has started and requests can be answered.
-        connections: how many clients are connected now.
-        mounts: what else is answered in the same process.
+    The database is closed when the application ends; `on_ready` is called when requests can be
+    answered. `connections` tells how many clients are connected now.
 
     Raises:
         SettingsError: the key of the language model is not in the environment.

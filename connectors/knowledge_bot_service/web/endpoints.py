@@ -156,11 +156,8 @@ async def once(
 ) -> Wrapped[_Answer] | Response:
     """Do what a request asks for; with an idempotency key, once (docs/extensions.md).
 
-    Args:
-        post: the request.
-        parts: what was parsed from its body, as `fingerprint` takes it.
-        perform: does it, and stores what was done with the key.
-        sent: the source that it sends; its file is removed if nothing is done with it.
+    `perform` does it, and stores what was done with the key. The file of a source that was `sent`
+    is removed if nothing is done with it.
 
     Raises:
         RefusedError: 400, the key is none; or as `Once.do`.

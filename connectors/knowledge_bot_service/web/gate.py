@@ -97,11 +97,8 @@ Step: TypeAlias = Callable[[Passing], Awaitable[ASGIApp | None]]
 class Middleware:
     """ASGI middleware around the application.
 
-    Args:
-        app: what answers a request that no step answers.
-        steps: what requests pass, in this order.
-        on_answer: called with the request, its status, the bytes of the answer and the seconds that
-            it took.
+    What no step answers, the application does. `on_answer` is called with the request, its status,
+    the bytes of the answer and the seconds that it took.
     """
 
     def __init__(
@@ -167,9 +164,6 @@ class Admission:
     """Judges the keys that requests bring, wherever they bring them.
 
     A client that sends one wrong key after the other waits for each answer, and nobody else does.
-
-    Args:
-        keys: the keys that are right, and what each may do.
     """
 
     def __init__(self, keys: Keys) -> None:
@@ -211,10 +205,6 @@ class Gate:
     The key is asked for on everything under the interface's prefix except `/ping` (section 5 asks
     for it on POST and leaves GET open) and on the data of the page at `/`, before anything of the
     body is read.
-
-    Args:
-        admission: judges the key.
-        limits: how large bodies may be, and how many requests a key may make.
     """
 
     def __init__(self, admission: Admission, limits: Limits) -> None:

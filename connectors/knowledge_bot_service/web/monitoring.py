@@ -55,11 +55,6 @@ _PROBE: Final = b"\0" * 65_536
 class Metrics:
     """Counters for Prometheus; they hold numbers only, nothing from the sources.
 
-    Args:
-        database: where the sources are.
-        file: the database's file.
-        connections: how many clients are connected now.
-
     Attributes:
         refetches: pages fetched again, by outcome: `changed`, `unchanged` or `failed`.
     """
@@ -102,14 +97,7 @@ class Metrics:
         ProcessCollector(registry=self._registry)
 
     def on_answer(self, scope: Scope, status: int, size: int, seconds: float) -> None:
-        """Count an answered request, and log a line for it.
-
-        Args:
-            scope: the request.
-            status: of its answer.
-            size: of the answer's body, in bytes.
-            seconds: how long it took.
-        """
+        """Count an answered request, and log a line for it."""
         method = scope["method"] if scope["method"] in _METHODS else "other"
         # The route and not the path, since clients may ask for any number of paths.
         route = getattr(scope.get("route"), "path", "other")
@@ -185,14 +173,7 @@ class _Contents(Collector):
 
 
 class Health:
-    """Checks whether the service is ready: disk, database, workers.
-
-    Args:
-        database: has to answer and to store.
-        folder: the data folder.
-        workers: have to be alive.
-        min_free_bytes: how much of the disk has to be free.
-    """
+    """Checks whether the service is ready: disk, database, workers."""
 
     def __init__(
         self, database: Database, folder: Path, workers: Workers, min_free_bytes: int

@@ -25,10 +25,7 @@ Loader: TypeAlias = Callable[[], Mount]
 class Mounts:
     """Applications by the first segment of their paths; each starts with the first request to it.
 
-    Args:
-        loaders: what imports them.
-        base_url: the service's address.
-        data: its data folder, where they may keep files of their own.
+    They may keep files of their own in the service's data folder.
     """
 
     def __init__(self, loaders: Mapping[str, Loader], base_url: str, data: Path) -> None:
@@ -76,10 +73,6 @@ class Beside:
     That gate asks for a bearer token and leaves it to the service to judge it. Here the service
     does so before anything is read: one that is no key of its own is taken away, so that nobody
     without a key has sessions or memory.
-
-    Args:
-        mounts: what is mounted.
-        admission: judges the service's keys.
     """
 
     def __init__(self, mounts: Mounts, admission: Admission) -> None:

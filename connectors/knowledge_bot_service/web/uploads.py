@@ -35,11 +35,8 @@ async def receive_upload(request: Request, path: Path) -> Sent:
     """Write the form's file to `path` and read its fields.
 
     Both notations of the interface are taken: a field `value` with the JSON object, or the fields
-    `name` and `collections` (repeated, or one JSON array), each with a file part named `file`.
-
-    Args:
-        request: a multipart/form-data request.
-        path: where the file is put, synchronised to the disk. Nothing is there after an error.
+    `name` and `collections` (repeated, or one JSON array), each with a file part named `file`. The
+    file is synchronised to the disk; after an error nothing is there.
 
     Raises:
         RefusedError: 400, the form is not what the interface asks for.

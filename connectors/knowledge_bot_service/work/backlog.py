@@ -73,9 +73,7 @@ class Backlog:
     async def wait(self, collections: Iterable[int], seconds: float) -> None:
         """Wait for the sources that are here now, in these collections.
 
-        Args:
-            collections: the collections' numbers.
-            seconds: how long after it was accepted a source is waited for.
+        Each is waited for so many seconds after it was accepted.
         """
         asked_for, last = tuple(collections), self._count
         end, is_followed = math.inf, False

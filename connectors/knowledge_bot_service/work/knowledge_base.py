@@ -113,12 +113,8 @@ class Sent:
 class KnowledgeBase:
     """What a service knows. Make and use it inside one event loop; leave it as a context manager.
 
-    Args:
-        settings: what it offers and allows.
-        folder: where it keeps everything.
-        database: the folder's database; closed when the service is left.
-        writer: words the answers; None leaves them quotes.
-        count: called with the outcome of each question: `answered`, `not_found` or `failed`.
+    The database is closed when the service is left. Without a `writer` answers are quotes; `count`
+    is called with the outcome of each question: `answered`, `not_found` or `failed`.
 
     Attributes:
         settings: what it was started with.
@@ -255,11 +251,6 @@ class KnowledgeBase:
     ) -> SourceDetails:
         """Give a source another name; nothing is read again.
 
-        Args:
-            source: its id.
-            name: what lists and answers call it from then on.
-            expected: revisions, one of which is to be the newest; None: any is.
-
         Raises:
             UnknownError: there is no such source.
             RefusedError: its newest revision is another one; nothing was done.
@@ -292,11 +283,9 @@ class KnowledgeBase:
     async def add(self, sent: Sent, what: Replacing | Keyed | None = None) -> SourceDetails:
         """Accept a source, which is fetched and read later.
 
-        Args:
-            sent: the source. Its file is removed, now or when the source is done.
-            what: with `Replacing`, it takes that source's place when it is ready: until then, and
-                when it fails, questions are answered from the present text. With `Keyed`, what is
-                done is stored with the request's key.
+        Its file is removed, now or when the source is done. With `Replacing`, it takes that
+        source's place when it is ready: until then, and when it fails, questions are answered from
+        the present text. With `Keyed`, what is done is stored with the request's key.
 
         Raises:
             UnknownError: one of the collections is not here, or there is no source to replace.
@@ -371,14 +360,9 @@ class KnowledgeBase:
         """Answer a question, in a conversation or as the first of a new one.
 
         Waits first, for `wait_for_sources` seconds at most, until the small texts and files that
-        were accepted just before are ready (`Backlog`).
-
-        Args:
-            bot: the id of the bot.
-            content: the question, or a transcript (`knowledge_bot.transcripts`), which is a
-                question after the turns before it.
-            conversation: the id of the conversation; None begins one.
-            keyed: the request's key, which the answer is stored with.
+        were accepted just before are ready (`Backlog`). The content is a question, or a transcript
+        (`knowledge_bot.transcripts`), which is a question after the turns before it. The answer is
+        stored with the request's key.
 
         Raises:
             UnknownError: there is no such bot, or it has no such conversation.
@@ -446,12 +430,8 @@ class KnowledgeBase:
     ) -> Found:
         """Find the passages that fit a question best; nothing is stored.
 
-        Args:
-            query: the question, or a prompt that holds it.
-            bot: look in the collections of this one.
-            collections: look in these; with both, in those of the bot that are named, and with
-                neither in all.
-            limit: how many passages at most.
+        The places to look in are those of `Client.search`; the query may be a prompt that holds the
+        question.
 
         Raises:
             UnknownError: there is no such bot or collection.

@@ -59,12 +59,8 @@ class Refetcher:
     source's reason says so then. Only pages without request headers are looked at: such headers
     are secrets, and are forgotten with the first reading.
 
-    Args:
-        database: where the pages are.
-        seconds: how long after one look the next one follows; None: there is none.
-        policy: what may be fetched.
-        folder: where a page is while it is read.
-        count: called with `changed`, `unchanged` or `failed` for each look.
+    Looks are so many seconds apart; None: there are none. `count` is called with `changed`,
+    `unchanged` or `failed` for each.
     """
 
     def __init__(

@@ -68,14 +68,9 @@ class Workers:
     One thread takes the small ones, the shortest first, so that a short text is not kept waiting by
     what is long or was there in masses before it. The others take the rest in its order.
 
-    Args:
-        database: where passages are written.
-        store: where sources are claimed and finished.
-        folder: where uploads and long texts are, and a fetched page while it is read.
-        policy: what may be fetched.
-        count: how many pages and long sources are worked on at the same time.
-        on_done: called, in a worker's thread, with a source's public id when it is ready or failed,
-            or turns out to take long.
+    `count` pages and long sources are worked on at the same time. `on_done` is called, in a
+    worker's thread, with a source's public id when it is ready or failed, or turns out to take
+    long.
     """
 
     def __init__(
@@ -113,9 +108,7 @@ class Workers:
     def add(self, public_id: str, size: int | None) -> None:
         """Say that a source is pending.
 
-        Args:
-            public_id: the source's.
-            size: of its text or file, in characters or bytes; None when nobody knows.
+        The size is that of its text or file, in characters or bytes; None when nobody knows.
         """
         if size is not None and size <= SMALL:
             # By its order of magnitude: of those that are much alike, the older one is first.

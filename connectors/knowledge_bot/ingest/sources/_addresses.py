@@ -37,12 +37,8 @@ def cleaned(link: str, base: str = "", encoding: str = "utf-8") -> str | None:
     """Return a link's address in its normal form; None if it cannot be a web page's.
 
     Fragment, tracking parameters, session ids and default port are removed, the host is in lower
-    case, and everything that is not ASCII is escaped.
-
-    Args:
-        link: the link.
-        base: the address that it is relative to.
-        encoding: the page's encoding, in which browsers escape a query.
+    case, and everything that is not ASCII is escaped. The query is escaped in the page's encoding,
+    as browsers do it.
     """
     try:
         parts = urlsplit(urljoin(base, link.strip()))

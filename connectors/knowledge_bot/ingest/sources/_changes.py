@@ -61,10 +61,7 @@ def differences(
 ) -> "dict[str, _Gap] | None":
     """Return the places where two readings of a page differ.
 
-    Args:
-        before: the blocks of one.
-        now: the blocks of the other.
-        among: further readings; the blocks that all have separate the places.
+    Between them are the blocks that these two and all further readings (`among`) have.
 
     Returns:
         The places; None if the readings do not have the same blocks around them.
@@ -101,12 +98,7 @@ class _Gap(tuple[tuple[str, ...], tuple[str, ...]]):
 
 
 def counted(places: Mapping[str, tuple[int, int, int]], changed: Mapping[str, _Gap]) -> Places:
-    """Return how often each place changed, after one more run.
-
-    Args:
-        places: how often it did before.
-        changed: the places that differ from the run before.
-    """
+    """Return how often each place changed, after one more run."""
     found = dict[str, tuple[int, int, int]]()
     for place, (size, runs, steady) in places.items():
         if place not in changed and runs >= _RUNS and steady + 1 < _STEADY:

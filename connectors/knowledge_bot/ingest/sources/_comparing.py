@@ -40,14 +40,8 @@ def compared(
 ) -> Found:
     """Return the pages of a list, each with a version once it was read.
 
-    Args:
-        found: the list.
-        compare: what the version is made of; see `from_sitemap` and `from_urls`.
-        dated_by: the address or path of a list that has times of change itself.
-        rate: the most requests per second.
-        allow_private: whether a public address may lead to private ones.
-        ignore: what does not count in a main text; see `from_site`.
-        reread: whether to read all pages; see `from_site`.
+    The options are those of `from_sitemap`. `dated_by` is the address or path of a list that has
+    times of change itself.
 
     Raises:
         ConfigurationError: an option cannot be used.

@@ -95,11 +95,8 @@ Opening: TypeAlias = Callable[[str], AbstractContextManager[IO[bytes]]]
 def opening(start: str, *, allow_private: bool) -> Iterator[Opening]:
     """Open documents by their `http(s)://` addresses or paths.
 
-    They are fetched without the API key, and redirects are followed.
-
-    Args:
-        start: the document that names the others; if it is public, no private one is opened.
-        allow_private: whether private ones are opened even so.
+    They are fetched without the API key, and redirects are followed. If the first one is public, no
+    private one is opened, unless that is allowed.
     """
     from knowledge_bot.ingest.sources._fetching import PoliteFetcher
 
@@ -227,12 +224,7 @@ def pattern_of(ignore: str | None) -> "re.Pattern[str] | None":
 
 
 def skipped_address(address: str, place: str) -> Skipped | None:
-    """Return a `Skipped` for an address that cannot be a page's; None for one that can.
-
-    Args:
-        address: the address.
-        place: where it was found, for the reason.
-    """
+    """Return a `Skipped` for an address that cannot be a page's; None for one that can."""
     shown = address[:500]
     from knowledge_bot.ingest._items import holds_login  # with pydantic, which a folder is spared
 

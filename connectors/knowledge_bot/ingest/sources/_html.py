@@ -40,10 +40,7 @@ class Document:
 def read_page(text: str, url: str, encoding: str) -> Document:
     """Read a page.
 
-    Args:
-        text: the page, decoded.
-        url: its address.
-        encoding: the encoding that it was in, which its links are escaped in.
+    Its links are escaped in the encoding that it was in.
 
     Raises:
         PageError: its tags are nested more than 2,000 deep.

@@ -112,10 +112,6 @@ def is_loader(loader: object) -> bool:
 class Texts:
     """Makes an item from each document of one loader, in order.
 
-    Args:
-        name: returns the source's name for a document.
-        key: returns the key for a document.
-
     Attributes:
         placed: how many keys depend on the document's number within its source.
     """

@@ -119,14 +119,9 @@ def objects_in(
 ) -> "Objects":
     """Find objects in a given fsspec file system.
 
-    Args:
-        connect: returns the file system, and the path in it where the search begins.
-        address: the address of that path, without credentials.
-        pattern: which objects below it; empty for all.
-        exclude: see `from_objects`.
-        hidden: see `from_objects`.
-        origin: see `from_objects`.
-        hide: removes secrets from the store's error messages.
+    `connect` returns the file system and the path in it where the search begins, whose address
+    holds no credentials; an empty pattern takes all. `hide` removes secrets from the store's error
+    messages. The options are those of `from_objects`.
 
     Raises:
         ConfigurationError: a pattern cannot be used.

@@ -176,14 +176,7 @@ class NoPageError(Exception):
 class PageReader:
     """Reads pages one after the other.
 
-    Args:
-        fetcher: fetches them.
-        compare: what their versions are made of.
-        memory: remembers them from run to run.
-        largest: the most bytes that are read of one.
-        documents: the types of other documents that are read too, such as PDF files; None: all.
-        ignore: what does not count in a main text.
-        reread: whether to read pages that their servers say are unchanged.
+    `documents` are the types of other documents that are read too, such as PDF files; None: all.
     """
 
     def __init__(

@@ -110,11 +110,8 @@ def text_of(
 ) -> Text | Skipped:
     """Return a row as an item.
 
-    Args:
-        row: the row.
-        number: its number, from 1, which names it if it has no key.
-        fields: the columns of its `key`, `text`, `name` and `version`.
-        places: the index of each column, for rows that are plain tuples.
+    Its number, from 1, names it if it has no key; `places` are the columns' indexes, for plain
+    tuples.
     """
 
     def read(option: str) -> str:
@@ -172,11 +169,6 @@ class _NoTextError(TypeError):
 
 def value_of(row: Any, column: Column, places: Mapping[str, int]) -> object:
     """Return a row's value in a column.
-
-    Args:
-        row: the row.
-        column: the column's name, or a function of the row.
-        places: the index of each column, for rows that are plain tuples.
 
     Raises:
         MissingColumnError: the row does not have the column.

@@ -84,12 +84,7 @@ def sitemap_pages(
 ) -> Iterator[WebPage | Skipped]:
     """Yield the pages of a sitemap and of those that it names.
 
-    Args:
-        address: the sitemap's.
-        opening: opens each.
-        depth: how many sitemaps lead to it.
-        seen: the addresses of those that were read before.
-        on_read: called with the address of each that was read to its end.
+    `on_read` is called with the address of each that was read to its end.
     """
     seen = set() if seen is None else seen
     if depth > _DEPTH or len(seen) >= _SITEMAPS:

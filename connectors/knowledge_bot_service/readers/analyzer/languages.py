@@ -72,8 +72,7 @@ def script_language(word: str) -> str | None:
 def latin_languages(words: Iterable[str]) -> list[str]:
     """The languages in Latin script that the words may be in, the likeliest first.
 
-    Args:
-        words: casefolded words of a text.
+    The words are casefolded.
 
     Returns:
         The language with most words that tell it among `words`, and those that have as many; empty
@@ -93,11 +92,7 @@ def _told_by(word: str) -> Sequence[str]:
 
 
 def main_language(words: Iterable[str]) -> str:
-    """The language of a text, as an ISO 639-1 code; `DEFAULT` if it is not recognised.
-
-    Args:
-        words: casefolded words of the text.
-    """
+    """The language of a text, as an ISO 639-1 code; `DEFAULT` if it is not recognised."""
     words = list(words)
     scripts = Counter(map(script_language, chain.from_iterable(words)))
     if "ja" in scripts and "zh" in scripts:

@@ -180,11 +180,7 @@ class _Role:
 
 
 class _Styles:
-    """What a document's styles and lists make of its paragraphs.
-
-    Args:
-        archive: the document.
-    """
+    """What a document's styles and lists make of its paragraphs."""
 
     def __init__(self, archive: zipfile.ZipFile) -> None:
         styles, numbering = _part(archive, _STYLES), _part(archive, _NUMBERING)
@@ -265,9 +261,7 @@ def _role_of(name: str) -> _Role | None:
 class _Body:
     """The text of a document, as it is read.
 
-    Args:
-        styles: what its paragraphs are.
-        notes: its notes, by their kinds and numbers: each is told where it is referred to.
+    Each note, by its kind and number, is told where it is referred to.
     """
 
     def __init__(self, styles: _Styles, notes: Mapping[tuple[str, str | None], str]) -> None:

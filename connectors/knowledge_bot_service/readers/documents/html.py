@@ -28,9 +28,7 @@ if TYPE_CHECKING:
 def read_html(path: Path, charset: str | None = None) -> Document:
     """The blocks of a page: what it is about, without navigation, forms and the like.
 
-    Args:
-        path: the page.
-        charset: the encoding that the page was sent with.
+    The `charset` is what the page was sent with.
 
     Raises:
         ExtractionError: it is larger than 5 MiB, nested too deep, or has no text.

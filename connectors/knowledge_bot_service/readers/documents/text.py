@@ -14,9 +14,7 @@ from knowledge_bot_web.charsets import MARKS, decoded
 def decode(data: bytes, declared: Iterable[str] = ()) -> str:
     """Decode text: by its byte order mark, a declared encoding, as UTF-8, or by what fits.
 
-    Args:
-        data: the encoded text.
-        declared: names of encodings that the sender or the text itself claims, the best first.
+    `declared` are encodings that the sender or the text itself claims, the best first.
 
     Raises:
         ExtractionError: no encoding fits.
