@@ -1,7 +1,7 @@
 """Normalises the addresses of web pages, so that no page is read or sent twice."""
 
 import re
-from urllib.parse import quote, unquote_plus, urljoin, urlsplit, urlunsplit
+from urllib.parse import quote, unquote_plus, urljoin, urlsplit
 
 LONGEST = 2000
 """Most characters of an address; a longer one grew in a loop, or holds session state."""
@@ -52,8 +52,10 @@ def cleaned(link: str, base: str = "", encoding: str = "utf-8") -> str | None:
         netloc = f"{netloc}:{port}"
     path = _escaped(_SESSION_IN_PATH.sub("", parts.path) or "/", _PATH, "utf-8")
     asked = "&".join(part for part in parts.query.split("&") if part and not _counts_visits(part))
-    query = _escaped(asked, _QUERY, encoding)
-    return urlunsplit((parts.scheme, netloc, _without_dots(path), query, ""))
+    root = f"{parts.scheme}://{netloc}"
+    # Joined, it has no `.` and `..` any more; but what begins with two slashes would be a host.
+    address = root + path if path.startswith("//") else urljoin(root, path)
+    return f"{address}?{_escaped(asked, _QUERY, encoding)}" if asked else address
 
 
 def site(url: str) -> str:
@@ -89,17 +91,3 @@ def _escaped(text: str, safe: str, encoding: str) -> str:
         return quote(text, safe, encoding, "xmlcharrefreplace")
     except (LookupError, UnicodeError):
         return quote(text, safe, "utf-8", "replace")
-
-
-def _without_dots(path: str) -> str:
-    """Return a path without `.` and `..`, which `urljoin` leaves in an absolute address."""
-    if "/." not in path:
-        return path
-    kept: list[str] = []
-    parts = path.split("/")
-    for part in parts:
-        if part == "..":
-            del kept[max(1, len(kept) - 1) :]
-        elif part != ".":
-            kept.append(part)
-    return "/".join(kept) + ("/" if parts[-1] in (".", "..") else "")

@@ -1,19 +1,18 @@
 """What several sources of items share: documents that are fetched or opened."""
 
+import gzip
 import io
 import re
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urlsplit
 
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._listings import Skipped
-from knowledge_bot_web.errors import FetchError
-from knowledge_bot_web.inflating import inflated
 
 if TYPE_CHECKING:
     from knowledge_bot.ingest.sources._pages import Memory
@@ -24,7 +23,6 @@ TOO_LARGE = 50 * 1024 * 1024
 # The most documents fetched per second, such as the sitemaps of a sitemap index.
 _RATE = 20.0
 _GZIP = b"\x1f\x8b"
-_PIECE = 65536
 _LAYERS = 2  # a compressed file, sent compressed
 
 
@@ -121,45 +119,32 @@ def _file(path: str) -> Iterator[IO[bytes]]:
 
 def unpacked(file: IO[bytes]) -> IO[bytes]:
     """Return a document uncompressed; at most `TOO_LARGE` bytes of it are read."""
-    pieces = iter(lambda: file.read(_PIECE), b"")
+    opened = io.BufferedReader(_Bounded(file))
     for _ in range(_LAYERS):
-        pieces = _unzipped(_bounded(pieces))
-    raw: Any = _Raw(_bounded(pieces))
-    return io.BufferedReader(raw, _PIECE)
+        if opened.peek(len(_GZIP)).startswith(_GZIP):
+            opened = io.BufferedReader(_Bounded(gzip.GzipFile(fileobj=opened)))
+    return opened
 
 
-def _unzipped(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    first = next(filter(None, pieces), b"")
-    coding = "gzip" if first.startswith(_GZIP) else ""
-    yield from inflated(chain((first,), pieces), coding)
+class _Bounded(io.RawIOBase):
+    """What a stream holds, up to `TOO_LARGE` bytes."""
 
-
-def _bounded(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    left = TOO_LARGE
-    for piece in pieces:
-        left -= len(piece)
-        if left < 0:
-            raise UnreadableError(too_large_reason())
-        yield piece
-
-
-class _Raw(io.RawIOBase):
-    """A stream of pieces."""
-
-    def __init__(self, pieces: Iterator[bytes]) -> None:
-        self._pieces, self._left = pieces, b""
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream, self._left = stream, TOO_LARGE
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: bytearray) -> int:  # type: ignore[override] # a writable buffer
         try:
-            piece = self._left or next(filter(None, self._pieces), b"")
-        except FetchError as error:
+            piece = self._stream.read(len(buffer))
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise UnreadableError(f"it cannot be unpacked: {error}") from None
-        size = min(len(buffer), len(piece))
-        buffer[:size], self._left = piece[:size], piece[size:]
-        return size
+        self._left -= len(piece)
+        if self._left < 0:
+            raise UnreadableError(too_large_reason())
+        buffer[: len(piece)] = piece
+        return len(piece)
 
 
 def too_large_reason() -> str:
