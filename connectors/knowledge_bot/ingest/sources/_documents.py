@@ -119,17 +119,22 @@ def _file(path: str) -> Iterator[IO[bytes]]:
 
 def unpacked(file: IO[bytes]) -> IO[bytes]:
     """Return a document uncompressed; at most `TOO_LARGE` bytes of it are read."""
-    opened = io.BufferedReader(_Bounded(file))
+    opened = _bounded(file)
     for _ in range(_LAYERS):
         if opened.peek(len(_GZIP)).startswith(_GZIP):
-            opened = io.BufferedReader(_Bounded(gzip.GzipFile(fileobj=opened)))
+            opened = _bounded(gzip.GzipFile(fileobj=opened))
     return opened
+
+
+def _bounded(stream: Any) -> "io.BufferedReader[Any]":
+    raw: Any = _Bounded(stream)
+    return io.BufferedReader(raw)
 
 
 class _Bounded(io.RawIOBase):
     """What a stream holds, up to `TOO_LARGE` bytes."""
 
-    def __init__(self, stream: IO[bytes]) -> None:
+    def __init__(self, stream: Any) -> None:
         self._stream, self._left = stream, TOO_LARGE
 
     def readable(self) -> bool:
@@ -137,7 +142,7 @@ class _Bounded(io.RawIOBase):
 
     def readinto(self, buffer: bytearray) -> int:  # type: ignore[override] # a writable buffer
         try:
-            piece = self._stream.read(len(buffer))
+            piece: bytes = self._stream.read(len(buffer))
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise UnreadableError(f"it cannot be unpacked: {error}") from None
         self._left -= len(piece)
