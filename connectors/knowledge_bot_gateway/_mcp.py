@@ -311,6 +311,12 @@ def _add_writing(server: MCPServer[None], upstream: Upstream, callers: "_Callers
     names = Annotated[str, Field(description="What the source is called.")]
     ids = Annotated[list[str], Field(min_length=1, description="Ids of collections, col_….")]
 
+    async def add(method: str, **fields: Any) -> AddedSource:
+        async with _requesting(upstream):
+            source = await getattr(callers.client, method)(**fields)
+        kept = source.model_dump(include={"id", "name", "status"})
+        return AddedSource(**kept, collections=_named(source.collections))
+
     @_tool(server, title="Add a web page", annotations=_WRITING)
     async def add_page(
         name: names,
@@ -321,11 +327,7 @@ def _add_writing(server: MCPServer[None], upstream: Upstream, callers: "_Callers
 
         A call of unknown outcome may have created the source: look before you repeat it.
         """
-        async with _requesting(upstream):
-            created = await callers.client.create_webpage_source(
-                name=name, url=url, collections=collections
-            )
-            return _added(created)
+        return await add("create_webpage_source", name=name, url=url, collections=collections)
 
     @_tool(server, title="Add a text", annotations=_WRITING)
     async def add_text(
@@ -337,11 +339,7 @@ def _add_writing(server: MCPServer[None], upstream: Upstream, callers: "_Callers
 
         A call of unknown outcome may have created the source: look before you repeat it.
         """
-        async with _requesting(upstream):
-            created = await callers.client.create_text_source(
-                name=name, content=content, collections=collections
-            )
-            return _added(created)
+        return await add("create_text_source", name=name, content=content, collections=collections)
 
 
 class _Callers:
@@ -601,12 +599,3 @@ def _named(found: Sequence[Bot | Collection | Conversation]) -> list[Named]:
 
 def _json(found: Sequence[Bot | Collection]) -> str:
     return json.dumps([one.model_dump() for one in _named(found)], ensure_ascii=False)
-
-
-def _added(source: Any) -> AddedSource:
-    return AddedSource(
-        id=source.id,
-        name=source.name,
-        status=source.status,
-        collections=_named(source.collections),
-    )

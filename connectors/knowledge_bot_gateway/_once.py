@@ -86,7 +86,8 @@ class Once:
             return
         key = _digest(scope, body)
         exchange = self._exchanges.get(key)
-        if exchange is None or (exchange.fetched and not _is_repeated(scope)):
+        is_repeated = Headers(scope=scope).get(_REPEATED, "0") != "0"
+        if exchange is None or (exchange.fetched and not is_repeated):
             self._forget(key)
             exchange = self._exchanges[key] = _Exchange()
             # It handles the request whether or not somebody waits.
@@ -133,10 +134,6 @@ async def _relay(exchange: _Exchange, send: Send, gone: "asyncio.Task[None]") ->
             return
         else:
             await asyncio.wait({exchange.more, gone}, return_when=asyncio.FIRST_COMPLETED)
-
-
-def _is_repeated(scope: Scope) -> bool:
-    return Headers(scope=scope).get(_REPEATED, "0") != "0"
 
 
 def _is_call(body: bytes) -> bool:

@@ -126,7 +126,8 @@ def router(upstream: Upstream) -> APIRouter:
             reply = await ask(upstream, request, body, turns)
         answered = _Answered(body, reply.message, began)
         is_known = previous is None or before is not None
-        if body.store is not False and is_known and _characters(turns) <= _MOST_CHARACTERS:
+        characters = sum(len(one.text) for one in turns)
+        if body.store is not False and is_known and characters <= _MOST_CHARACTERS:
             turns.append(Said("assistant", reply.message.answer))
             kept[bearer(request.headers), answered.id] = _Kept(answered, turns)
             if len(kept) > _MOST_KEPT:
@@ -171,10 +172,6 @@ class _Kept(NamedTuple):
 
     answered: "_Answered"
     turns: list[Said]
-
-
-def _characters(turns: list[Said]) -> int:
-    return sum(len(one.text) for one in turns)
 
 
 def _previous(body: ResponseRequest) -> _Previous | None:

@@ -52,8 +52,11 @@ class _OnThisMachine:
         }
         # Before there is a folder to remove.
         parse_settings(values, origin="LocalService")
-        self._temporary = tempfile.TemporaryDirectory(prefix="kbot-") if data is None else None
-        self.data = Path(data if data is not None else self._temporary_name())
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        if data is None:
+            self._temporary = tempfile.TemporaryDirectory(prefix="kbot-")
+            data = self._temporary.name
+        self.data = Path(data)
         self._settings = {"data": str(self.data)} | values
 
     def sources(self) -> list[SourceState]:
@@ -82,10 +85,6 @@ class _OnThisMachine:
                     f"{len(unfinished)} sources are not ready after {timeout:g} s: {named}"
                 )
             time.sleep(0.02)
-
-    def _temporary_name(self) -> str:
-        assert self._temporary is not None  # noqa: S101 - for the type checker
-        return self._temporary.name
 
     def _remove(self) -> None:
         if self._temporary is not None:
