@@ -158,7 +158,7 @@ def _base_url(url: str | None) -> str:
         )
     if parts.query or parts.fragment or "?" in url or "#" in url:
         raise ConfigurationError.of("base_url", f"{url!r} has a query or a fragment; leave it out")
-    if parts.scheme == "http" and not _is_loopback(host):
+    if parts.scheme == "http" and not is_loopback(host):
         warnings.warn(
             f"The API key and all content travel unencrypted to {host}; use https://",
             InsecureTransportWarning,
@@ -173,7 +173,7 @@ def _meant(url: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9.-]+(:\d+)?(/\S*)?", url):
         return ""
     host = url.partition("/")[0].partition(":")[0]
-    return f"; did you mean {'http' if _is_loopback(host) else 'https'}://{url}?"
+    return f"; did you mean {'http' if is_loopback(host) else 'https'}://{url}?"
 
 
 def _authority(scheme: str, host: str, port: int | None) -> str:
@@ -194,7 +194,8 @@ def _authority(scheme: str, host: str, port: int | None) -> str:
     return host if is_default else f"{host}:{port}"
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Return whether a host's name or address is that of this machine alone."""
     if host == "localhost" or host.endswith(".localhost"):
         return True
     try:

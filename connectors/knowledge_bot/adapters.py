@@ -12,7 +12,7 @@ from knowledge_bot._lazy import lazy_names
 if TYPE_CHECKING:
     from knowledge_bot._answers import Answer
     from knowledge_bot._collections import SyncOptions, ingestion_of, sync_of
-    from knowledge_bot._configuration import API_KEY_VARIABLE, BASE_URL_VARIABLE
+    from knowledge_bot._configuration import API_KEY_VARIABLE, BASE_URL_VARIABLE, is_loopback
     from knowledge_bot._endpoints import check_number, collection_ids, identifier
     from knowledge_bot._extensions import Extensions, check_announced, end_of_life, new_key
     from knowledge_bot._extras import require
@@ -69,6 +69,7 @@ __all__ = [
     "end_of_life",
     "identifier",
     "ingestion_of",
+    "is_loopback",
     "lazy_names",
     "ledger_of",
     "level_outside",
@@ -92,7 +93,7 @@ __all__ = [
 _HOMES = {
     "_answers": ("Answer",),
     "_collections": ("SyncOptions", "ingestion_of", "sync_of"),
-    "_configuration": ("API_KEY_VARIABLE", "BASE_URL_VARIABLE"),
+    "_configuration": ("API_KEY_VARIABLE", "BASE_URL_VARIABLE", "is_loopback"),
     "_endpoints": ("check_number", "collection_ids", "identifier"),
     "_extensions": ("Extensions", "check_announced", "end_of_life", "new_key"),
     "_extras": ("require",),

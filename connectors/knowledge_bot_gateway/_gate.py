@@ -2,7 +2,6 @@
 
 import asyncio
 import hmac
-import ipaddress
 from collections.abc import Callable, Sequence
 from typing import Final
 from urllib.parse import urlsplit
@@ -12,6 +11,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from knowledge_bot import ConfigurationError
+from knowledge_bot.adapters import is_loopback
 from knowledge_bot_gateway._problems import Problem
 
 # A question is at most a page of text, and a chat window's list some hundred of these.
@@ -116,11 +116,7 @@ def bearer(headers: Headers) -> str:
 
 def loopback_names(host: str) -> tuple[str, ...] | None:
     """Return the host names of a loopback listener; None if it is not on loopback."""
-    try:
-        loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        loopback = False
-    return ("localhost", "127.0.0.1", "::1", host) if loopback else None
+    return ("localhost", "127.0.0.1", "::1", host) if is_loopback(host) else None
 
 
 class Gate:

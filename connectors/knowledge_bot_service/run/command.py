@@ -8,7 +8,6 @@ from contextlib import nullcontext
 from datetime import datetime
 from functools import wraps
 from importlib.metadata import entry_points
-from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
@@ -16,6 +15,7 @@ from urllib.parse import urljoin
 import click
 from click.core import ParameterSource
 
+from knowledge_bot.adapters import is_loopback
 from knowledge_bot_service import require_extra
 
 if TYPE_CHECKING:
@@ -388,7 +388,7 @@ def _announce(
         click.echo(f"API key:  {generated_key}")
     made = " (new: it was made now, and is empty)" if is_new else ""
     click.echo(f"Data:     {settings.data.absolute()}{made}", err=True)
-    if not _is_loopback(settings.host):
+    if not is_loopback(settings.host):
         click.echo(
             "Others reach it by this machine's name or address. Keys and texts go over the network "
             "in plain text: put a proxy with TLS before it.",
@@ -411,13 +411,6 @@ def _tell_what_is_next(base_url: str, key: str | None, fed: Path | None) -> None
         '  kbot ask "What would you like to know?"\n',
         err=True,
     )
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 if __name__ == "__main__":
