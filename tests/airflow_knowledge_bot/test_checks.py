@@ -252,7 +252,7 @@ def test_what_cannot_be_asked_is_reported_in_a_sentence_and_nothing_is_sent(bot,
     result, message = failed(checking(**options), AirflowFailException, said)
     assert result is None
     assert "Nothing was sent" in message or "nothing was sent" in message
-    assert bot.started == 0
+    assert bot.requests == []
 
 
 def test_a_file_that_is_no_text_is_reported(bot, tmp_path):

@@ -162,7 +162,7 @@ def test_a_value_that_renders_empty_is_named_and_nothing_is_sent(
     connect(server.url, default_collection_id="col_house")
     with pytest.raises(AirflowFailException, match=f"'{parameter}' is empty once it is rendered"):
         rendered(operator, nothing="").execute({})
-    assert server.started == 0
+    assert server.requests == []
 
 
 @pytest.mark.parametrize(

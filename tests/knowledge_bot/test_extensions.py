@@ -281,7 +281,7 @@ def test_where_nothing_is_announced_no_key_is_sent_and_nothing_unknown_is_sent_a
 
 
 @pytest.mark.parametrize(
-    "broken", [answer(500), raw(b"HTTP/1.1 200 OK\r\n\r\n<html>"), reset, answer(302)]
+    "broken", [answer(500), then(raw(b"HTTP/1.1 200 OK\r\n\r\n<html>"), close), reset, answer(302)]
 )
 def test_a_broken_ping_neither_fails_nor_repeats(call, scripted, broken):
     server = scripted(answer(body=SOURCE), on_ping=broken)
@@ -602,7 +602,7 @@ def test_deleting_is_not_done_by_what_somebody_else_says(call, extended, status)
 def test_what_has_no_second_effect_is_sent_again(call, extended, use, fault):
     server = extended(fault, fault, answer(200, DETAILS))
     call(MANAGED[use], server.url)
-    assert server.started == 3
+    assert len(server.requests) == 3
 
 
 def test_another_revision_is_told_and_after_a_lost_answer_it_may_be_ours(call, extended):

@@ -25,8 +25,8 @@ class ExtendedService(MemoryService):
 
     keys: type[Keys] = Keys
     managed: type[Sources] = Sources
-    pending_for = 2
-    """How many requests a source is pending for."""
+    pending_for = 1
+    """After how many requests a source is no longer pending."""
 
     def __init__(self, **options: Any) -> None:
         bots = {"bot_default": self.say}

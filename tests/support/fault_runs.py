@@ -6,7 +6,6 @@ both clients and every HTTP client that a user may pass in.
 
 import asyncio
 import contextlib
-import inspect
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -38,41 +37,48 @@ def expected(fault: Fault) -> dict[str, Outcome]:
 
 def observe(fault: Fault, client: str) -> dict[str, Outcome]:
     """What every call through such a client really ended in."""
-    calls = {
-        "create": create,
-        "upload": upload_much if fault.upload else upload,
-        "message": ask,
-        "list": read,
-    }
     with no_waiting(), fault.place() as place:
-        return asyncio.run(_outcomes(fault, client, place, calls))
+        return asyncio.run(_outcomes(fault, client, place))
 
 
-async def _outcomes(
-    fault: Fault, client: str, place: Place, calls: dict[str, Callable[[Any], Any]]
-) -> dict[str, Outcome]:
-    outcomes = {}
+async def _outcomes(fault: Fault, client: str, place: Place) -> dict[str, Outcome]:
+    calls = {
+        "create": (create, "/sources/write"),
+        "upload": (upload_much if fault.upload else upload, "/sources/upload"),
+        "message": (ask, "/messages"),
+        "list": (read, "/bots"),
+    }
+    # One call may find the connection that another has left; what waits can wait at once.
+    turns = asyncio.Semaphore(len(calls) if fault.is_waited_for else 1)
+
+    async def outcome(name: str, call: Callable[[Any], Any], path: str) -> Outcome | None:
+        def arrived() -> int:
+            return sum(one.endswith(path) for one in place.arrived())
+
+        async with turns:
+            before = arrived()
+            try:
+                await _made(call, opened.with_options(timeout=fault.timeout))
+            except KnowledgeBotError as error:
+                # A server that is slow to read catches up with a client that has given up.
+                await until_awaited(lambda: arrived() - before >= awaited[name].arrived, 10)
+                return Outcome(type(error), error.delivery, arrived() - before)
+            return None
+
     awaited = expected(fault)
     async with contextlib.AsyncExitStack() as closing:
         opened = await closing.enter_async_context(_opened(client, place.url))
         if fault.occupied:
             await closing.enter_async_context(_occupied(opened, place))
-        impatient = opened.with_options(timeout=fault.timeout)
-        for name, call in calls.items():
-            before = place.arrived()
-            try:
-                result = call(impatient)
-                await result if inspect.isawaitable(result) else None
-            except KnowledgeBotError as error:
-                await _read_by(place, before + awaited[name].arrived)
-                arrived = place.arrived() - before
-                outcomes[name] = Outcome(type(error), error.delivery, arrived)
-    return outcomes
+        outcomes = await asyncio.gather(*(outcome(name, *calls[name]) for name in calls))
+    return dict(zip(calls, outcomes, strict=True))
 
 
-async def _read_by(place: Place, count: int) -> None:
-    """Let a server that is slow to read catch up with a client that has given up."""
-    await until_awaited(lambda: place.arrived() >= count, 10)
+async def _made(call: Callable[[Any], Any], client: Any) -> Any:
+    """The result of a call through either kind of client."""
+    if isinstance(client, AsyncClient):
+        return await call(client)
+    return await asyncio.to_thread(call, client)
 
 
 @contextlib.asynccontextmanager
@@ -93,20 +99,17 @@ async def _opened(name: str, url: str) -> AsyncIterator[Any]:
 async def _occupied(client: Any, place: Place) -> AsyncIterator[None]:
     """Take every connection with a call that waits for its answer until the place is gone."""
     waiting = client.with_options(timeout=60, max_retries=0)
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(POOL + 10))
 
-    async def wait(threads: ThreadPoolExecutor) -> None:
+    async def wait() -> None:
         with contextlib.suppress(KnowledgeBotError):
-            if isinstance(client, AsyncClient):
-                await create(waiting)
-            else:
-                await asyncio.get_running_loop().run_in_executor(threads, create, waiting)
+            await _made(create, waiting)
 
-    with ThreadPoolExecutor(POOL) as threads:
-        async with asyncio.TaskGroup() as calls:
-            for _ in range(POOL):
-                calls.create_task(wait(threads))
-            try:
-                assert await until_awaited(lambda: place.arrived() >= POOL)
-                yield
-            finally:
-                place.stop()
+    async with asyncio.TaskGroup() as calls:
+        for _ in range(POOL):
+            calls.create_task(wait())
+        try:
+            assert await until_awaited(lambda: len(place.arrived()) >= POOL)
+            yield
+        finally:
+            place.stop()

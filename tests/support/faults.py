@@ -57,10 +57,10 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Place:
-    """Where the calls go, how many requests arrived there, and how it ends."""
+    """Where the calls go, the paths of the requests that arrived there, and how it ends."""
 
     url: str
-    arrived: Callable[[], int] = lambda: 0
+    arrived: Callable[[], list[str]] = list
     stop: Callable[[], None] = lambda: None
 
 
@@ -88,6 +88,10 @@ class Fault:
     timeout: float = 20.0
     occupied: bool = False
 
+    @property
+    def is_waited_for(self) -> bool:
+        return self.timeout < 20
+
 
 def replying(reply: Reply, **options: object) -> Callable[[], AbstractContextManager[Place]]:
     """A server that replies so to every request."""
@@ -96,7 +100,7 @@ def replying(reply: Reply, **options: object) -> Callable[[], AbstractContextMan
     def place() -> Iterator[Place]:
         server = ScriptedServer([reply], **options)  # type: ignore[arg-type] # passed through
         try:
-            yield Place(server.url, lambda: server.started, server.stop)
+            yield Place(server.url, lambda: [one.path for one in server.requests], server.stop)
         finally:
             server.stop()
 

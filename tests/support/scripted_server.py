@@ -1,6 +1,7 @@
 """A server over a real socket that answers each request as the test says, also wrongly."""
 
 import contextlib
+import itertools
 import json
 import secrets
 import socket
@@ -18,7 +19,7 @@ _PORTS = range(10_000, 32_000)
 
 @dataclass(frozen=True)
 class Received:
-    """A request that arrived as a whole."""
+    """A request that arrived, with as much of its body as the server reads."""
 
     method: str
     path: str
@@ -134,9 +135,8 @@ class ScriptedServer:
         on_accept: called with a new connection before anything is read of it; True keeps it.
         read_limit: stop reading a request's body after so many bytes and reply at once.
         keep_bodies: keep what was sent; otherwise it is read and thrown away.
-        requests: every request whose body arrived as announced.
+        requests: every request whose body arrived as announced, or up to the limit.
         pings: those that `on_ping` answered instead.
-        started: how many requests' headers arrived.
     """
 
     replies: list[Reply] = field(default_factory=list)
@@ -148,7 +148,6 @@ class ScriptedServer:
     tls: ssl.SSLContext | None = None
     requests: list[Received] = field(default_factory=list)
     pings: list[Received] = field(default_factory=list)
-    started: int = 0
     connections: int = 0
 
     def __post_init__(self) -> None:
@@ -156,6 +155,7 @@ class ScriptedServer:
         self.port: int = self._socket.getsockname()[1]
         self._open: set[socket.socket] = set()
         self._lock = threading.Lock()
+        self._turns = itertools.count()
         threading.Thread(target=self._accept, daemon=True).start()
 
     @property
@@ -189,16 +189,14 @@ class ScriptedServer:
                 self._open.add(connection)
             try:
                 for received in self._requests_on(connection):
-                    if self.on_ping is not None and received is not None and received.is_ping:
+                    if self.on_ping is not None and received.is_ping:
                         self.pings.append(received)
                         self.on_ping(connection)
                         continue
                     with self._lock:
-                        if received is not None:
-                            self.requests.append(received)
-                        self.started += 1
-                        turn = min(self.started, len(self.replies)) - 1
-                    if self.reply_to is not None and received is not None:
+                        self.requests.append(received)
+                        turn = min(next(self._turns), len(self.replies) - 1)
+                    if self.reply_to is not None:
                         self.reply_to(received)(connection)
                     else:
                         self.replies[turn](connection)
@@ -206,11 +204,11 @@ class ScriptedServer:
                 with self._lock:
                     self._open.discard(connection)
 
-    def _requests_on(self, connection: socket.socket) -> Iterator[Received | None]:
+    def _requests_on(self, connection: socket.socket) -> Iterator[Received]:
         with connection.makefile("rb") as stream:
             yield from self._read(stream)
 
-    def _read(self, stream: BinaryIO) -> Iterator[Received | None]:
+    def _read(self, stream: BinaryIO) -> Iterator[Received]:
         while line := stream.readline():
             method, path, _ = line.decode().split(" ", 2)
             headers = {}
@@ -221,8 +219,8 @@ class ScriptedServer:
                 headers[name.strip().lower()] = value
             is_ping = self.on_ping is not None and Received(method, path, {}, b"").is_ping
             if self.read_limit is not None and not is_ping:
-                stream.read(min(self.read_limit, int(headers.get("content-length", 0))))
-                yield None
+                length = min(self.read_limit, int(headers.get("content-length", 0)))
+                yield Received(method, path, headers, stream.read(length))
                 return
             if headers.get("transfer-encoding") == "chunked":
                 body = b""

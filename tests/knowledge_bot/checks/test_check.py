@@ -407,7 +407,7 @@ def test_bad_arguments_are_refused_before_anything_is_sent(run, serve, wrong):
     how = {"bot_id": "bot_1", "questions": [OPEN], **wrong}
     with refused(*wrong):
         run(bots, how.pop("bot_id"), how.pop("questions"), **how)
-    assert bots.server.started == 0
+    assert bots.server.requests == []
 
 
 def test_a_client_that_cannot_ask_is_refused(serve, client_of):

@@ -100,7 +100,7 @@ def test_without_the_option_nothing_is_asked_and_nothing_loaded(run, written, bo
     )
     done = run()
     assert "1 passed" in done.stdout, done.stdout
-    assert bots.server.started == 0
+    assert bots.server.requests == []
 
 
 @pytest.mark.parametrize(

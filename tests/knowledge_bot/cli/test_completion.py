@@ -104,7 +104,7 @@ def test_conversations_are_those_of_the_bot(completed, of_the_service, command):
 def test_the_question_is_not_completed(completed, answering):
     server = answering(BOTS)
     assert completed("kbot ask bot_a ") == []
-    assert server.started == 0
+    assert server.requests == []
 
 
 def test_conversations_of_several_bots_are_not_mixed(completed, answering):

@@ -110,7 +110,7 @@ def test_the_key_is_for_the_address_that_it_was_given_for(
     login(server, "--keyring")
     settings_file.write_text(settings_file.read_text().replace(server.url, other.url))
     done = kbot("bots")
-    assert (done.returncode, other.started) == (4, 0)
+    assert (done.returncode, other.requests) == (4, [])
     assert f"no key for the profile default and {other.url}" in done.stderr
     assert "kbot login --profile default" in done.stderr
 
@@ -142,7 +142,7 @@ def test_a_keyring_that_cannot_be_used_is_a_sentence(
 ):
     server = scripted(ONE)
     done = login(server, "--keyring", **environment)
-    assert (done.returncode, server.started, settings_file.exists()) == (4, 0, False)
+    assert (done.returncode, server.requests, settings_file.exists()) == (4, [], False)
     assert reason in done.stderr
     assert "--no-keyring" in done.stderr
     login(server, "--keyring")
@@ -161,5 +161,5 @@ def test_without_the_package_it_says_what_to_install(scripted, login, kept, tmp_
     (tmp_path / "packages" / "keyring.py").write_text(missing)
     server = scripted(ONE)
     done = login(server, "--keyring")
-    assert (done.returncode, server.started) == (4, 0)
+    assert (done.returncode, server.requests) == (4, [])
     assert "'knowledge-bot[keyring]'" in done.stderr

@@ -3,6 +3,7 @@
 import pytest
 
 from calls import KEY
+from knowledge_bot.testing import no_waiting
 from scripted_server import answer, close, reset, silence, then
 
 TO = ("--collection", "col_1")
@@ -35,6 +36,12 @@ REPLIES = {
     "junk": answer(body=b"junk"),
     "cut short": then(answer(body=b"{", length=100), close),
 }
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting():
+    with no_waiting():
+        yield
 
 
 @pytest.mark.parametrize("reply", REPLIES)

@@ -143,7 +143,7 @@ def test_no_encoding_of_the_terminal_is_too_small(kbot, answering, encoding):
 def test_what_is_not_utf_8_is_a_usage_error(kbot, answering, command):
     server = answering(answer(body=MESSAGE))
     assert kbot(*command, stdin=b"Gr\xfc\xdfe").returncode == 2
-    assert server.started == 0
+    assert server.requests == []
 
 
 def test_a_key_that_a_header_cannot_carry_is_not_shown(kbot):
