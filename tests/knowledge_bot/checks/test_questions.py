@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from in_process import OnAPort
 from knowledge_bot import Client, Message
 from knowledge_bot._answers import Answer
 from knowledge_bot.checks import Expectation, Question, check
 from knowledge_bot.testing import NOT_FOUND
-from knowledge_bot_service import LocalService
 
 HOURS = "We open on Saturday at 9:30.\n\nSources: hours.md, Prices, fees and fines.md"
 
@@ -142,7 +142,7 @@ def test_a_question_that_need_not_be_fresh_keeps_its_id():
 def test_the_embedded_services_answers_are_read():
     """The one form of `Sources:`, and the refusal, written there and read here."""
     with (
-        LocalService(collections={"col_1": "House"}, bots={"bot_1": ["col_1"]}) as service,
+        OnAPort(collections={"col_1": "House"}, bots={"bot_1": ["col_1"]}) as service,
         Client(service.api_key, service.base_url) as client,
     ):
         client.create_text_source(

@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from calls import KEY
+from in_process import OnAPort
 from knowledge_bot.cli import main
-from knowledge_bot_service import LocalService
 
 
 @pytest.fixture(autouse=True)
@@ -35,15 +35,15 @@ def settings_file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def service() -> Iterator[LocalService]:
-    with LocalService(
+def service() -> Iterator[OnAPort]:
+    with OnAPort(
         collections={"col_handbook": "Handbook"}, bots={"bot_guide": ["col_handbook"]}, api_key=KEY
     ) as running:
         yield running
 
 
 @pytest.fixture
-def of_the_service(service: LocalService, monkeypatch: pytest.MonkeyPatch) -> LocalService:
+def of_the_service(service: OnAPort, monkeypatch: pytest.MonkeyPatch) -> OnAPort:
     """The environment names the service, the key and the collection."""
     monkeypatch.setenv("KNOWLEDGE_BOT_BASE_URL", service.base_url)
     monkeypatch.setenv("KNOWLEDGE_BOT_API_KEY", service.api_key)
