@@ -144,7 +144,7 @@ def _cited(used: Sequence[Ranked]) -> CitedSource:
             CitedPassage(
                 id=one.hit.public_id,
                 text=one.hit.text,
-                quote=one.statements[one.best].quote,
+                quote=one.quote,
                 place=one.hit.passage,
             )
             for one in {one.hit.passage: one for one in used}.values()

@@ -149,6 +149,14 @@ class Ranked:
         """What the passage says."""
         return statements(self.hit.blocks)
 
+    @property
+    def quote(self) -> str:
+        """What fits best in its text, word for word; after a question what answers that."""
+        best = self.statements[self.best]
+        asked = best.is_lead and not best.leads
+        answers = (one for one in self.statements[self.best :] if asked and one.lead == best.text)
+        return next(answers, best).quote
+
 
 def ranked(query: Query, hits: Sequence[Hit]) -> list[Ranked]:
     """Rank passages for a question, best first."""

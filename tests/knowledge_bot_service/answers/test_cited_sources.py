@@ -47,15 +47,21 @@ def test_a_quote_stands_in_the_passage_word_for_word(
 ) -> None:
     row = "Otter | 12 | cellar"
     item = "- Ask the keeper of the paddles:\n  1. his name\n  2. her number"
+    answer = "They are lent for a week."
     text = f"Boat | Seats | Kept in\n--- | --- | ---\n{row}\n\nBefore you leave:\n\n{item}\n- Go."
-    add_text(fresh_http, "Boats", text)
+    asked = f"\n\nHow long are the life jackets lent? {answer} Bring them back dry."
+    add_text(fresh_http, "Boats", text + asked)
     fresh.wait_until_ready()
     quotes = {}
-    for question in ("Where is the Otter kept?", "What do I ask the keeper of the paddles?"):
+    for question in (
+        "Where is the Otter kept?",
+        "What do I ask the keeper of the paddles?",
+        "How long are the life jackets lent?",
+    ):
         ((passage,),) = (source["passages"] for source in ask(fresh_http, question)["sources"])
         assert passage["quote"] in passage["text"]
         quotes[question] = passage["quote"]
-    assert list(quotes.values()) == [row, item]
+    assert list(quotes.values()) == [row, item, answer]
 
 
 def test_sources_of_one_name_are_told_apart(fresh: InProcess, fresh_http: httpx.Client) -> None:
