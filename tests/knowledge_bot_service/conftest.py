@@ -3,10 +3,6 @@
 It runs in the tests' process; those of sockets, processes and crashes have one that is `served`.
 """
 
-from collections.abc import Iterator
-from pathlib import Path
-
-import httpx
 import pytest
 
 from in_process import InProcess
@@ -16,7 +12,7 @@ from service_calls import BOTS, COLLECTIONS, client_of
 
 
 @pytest.fixture(scope="session")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcess]:
+def service(tmp_path_factory):
     """One service for all tests that neither stop it nor need it empty."""
     with InProcess(
         tmp_path_factory.mktemp("service"),
@@ -29,39 +25,39 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcess]:
 
 
 @pytest.fixture
-def http(service: InProcess) -> Iterator[httpx.Client]:
+def http(service):
     with client_of(service) as client:
         yield client
 
 
 @pytest.fixture
-def fresh(tmp_path: Path) -> Iterator[InProcess]:
+def fresh(tmp_path):
     """A service of the test's own."""
     with InProcess(tmp_path / "data", collections=COLLECTIONS, bots=BOTS) as running:
         yield running
 
 
 @pytest.fixture
-def fresh_http(fresh: InProcess) -> Iterator[httpx.Client]:
+def fresh_http(fresh):
     with client_of(fresh) as client:
         yield client
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[LocalService]:
+def served(tmp_path):
     """A service of the test's own in a process of its own, behind a socket."""
     with LocalService(tmp_path / "data", collections=COLLECTIONS, bots=BOTS) as running:
         yield running
 
 
 @pytest.fixture
-def served_http(served: LocalService) -> Iterator[httpx.Client]:
+def served_http(served):
     with client_of(served) as client:
         yield client
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
+def database(tmp_path):
     """A database without anything else of a service."""
     database = Database(tmp_path / "test.sqlite3")
     yield database

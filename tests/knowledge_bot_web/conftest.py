@@ -1,13 +1,11 @@
 """What the tests of fetching share."""
 
-from collections.abc import Iterator
-
 import pytest
 
-from page_server import Server, serving
+from page_server import serving
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
+def server():
     with serving() as running:
         yield running

@@ -6,7 +6,7 @@ from knowledge_bot_web.charsets import declared_in, decoded
 from trap_site import ENCODINGS
 
 
-def read(content: bytes, declared: str | None = None, *, guess: bool = False) -> str:
+def read(content, declared=None, *, guess=False):
     names = [declared] if declared else []
     return decoded(content, names + declared_in(content), guess=guess)[0]
 

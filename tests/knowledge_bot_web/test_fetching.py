@@ -9,7 +9,6 @@ import time
 import traceback
 import tracemalloc
 import zlib
-from collections.abc import Callable, Iterator
 from contextlib import closing
 from ipaddress import ip_network
 
@@ -18,23 +17,23 @@ import pytest
 from knowledge_bot_web.errors import FetchError, NoAnswerError
 from knowledge_bot_web.fetching import Fetcher, FetchPolicy, Validators, fetch
 from knowledge_bot_web.targets import Target
-from page_server import Server, answer, redirect, serving
+from page_server import answer, redirect, serving
 
 LOOPBACK = FetchPolicy(allow=(ip_network("127.0.0.1/32"),), timeout=10.0)
 
 
-def reason(url: str, policy: FetchPolicy | None = None) -> str:
+def reason(url, policy=None):
     with pytest.raises(FetchError) as caught:
         fetch(url, policy=policy or FetchPolicy())
     return str(caught.value)
 
 
-def shown(error: Exception) -> str:
+def shown(error):
     """What a log shows of an error: the whole chain, with the lines of code."""
     return "".join(traceback.format_exception(error))
 
 
-def test_a_page_comes_with_its_address_type_and_content(server: Server) -> None:
+def test_a_page_comes_with_its_address_type_and_content(server):
     server.answers["/a"] = answer("<p>Grüße".encode(), kind="text/html; charset=utf-8")
     page = fetch(server.url("/a?key=1#part"), policy=LOOPBACK)
     assert (page.url, page.kind, page.body) == (
@@ -46,24 +45,24 @@ def test_a_page_comes_with_its_address_type_and_content(server: Server) -> None:
     assert server.requests[0].startswith("GET /a?key=1 HTTP/1.1\r\n")
 
 
-def test_letters_beyond_ascii_are_escaped_and_escapes_are_left(server: Server) -> None:
+def test_letters_beyond_ascii_are_escaped_and_escapes_are_left(server):
     fetch(server.url("/größe%20x?q=ü&r=%2F"), policy=LOOPBACK)
     assert "GET /gr%C3%B6%C3%9Fe%20x?q=%C3%BC&r=%2F HTTP/1.1" in server.requests[0]
 
 
 @pytest.mark.parametrize("status", ["301 M", "302 F", "303 S", "307 T", "308 P"])
-def test_a_redirect_is_followed(status: str, server: Server) -> None:
+def test_a_redirect_is_followed(status, server):
     server.answers["/old/page"] = redirect("../new?x=1", status)
     assert fetch(server.url("/old/page"), policy=LOOPBACK).url == server.url("/new?x=1")
 
 
-def test_a_redirect_loop_ends(server: Server) -> None:
+def test_a_redirect_loop_ends(server):
     server.answers["/"] = redirect("/")
     assert "more than 5 times" in reason(server.url(), LOOPBACK)
     assert len(server.requests) == 6
 
 
-def test_headers_go_to_their_origin_and_to_no_other(server: Server) -> None:
+def test_headers_go_to_their_origin_and_to_no_other(server):
     with serving() as other:
         server.answers["/a"] = redirect("/b")
         server.answers["/b"] = redirect(other.url("/c"))
@@ -74,7 +73,7 @@ def test_headers_go_to_their_origin_and_to_no_other(server: Server) -> None:
         assert "s3cret" not in other.requests[0]
 
 
-def test_a_header_can_replace_what_is_sent_by_default(server: Server) -> None:
+def test_a_header_can_replace_what_is_sent_by_default(server):
     fetch(server.url(), [("User-Agent", "mine")], LOOPBACK)
     assert "user-agent: mine\r\n" in server.requests[0].lower()
     assert server.requests[0].lower().count("user-agent") == 1
@@ -97,16 +96,14 @@ def test_a_header_can_replace_what_is_sent_by_default(server: Server) -> None:
         ("X", "s3cret\ud800"),
     ],
 )
-def test_an_unusable_header_is_named_and_its_value_shown_nowhere(
-    name: str, value: str, server: Server
-) -> None:
+def test_an_unusable_header_is_named_and_its_value_shown_nowhere(name, value, server):
     with pytest.raises(FetchError) as caught:
         fetch(server.url(), [(name, value)], LOOPBACK)
     assert "s3cret" not in shown(caught.value)
     assert server.requests == []
 
 
-def test_a_failed_fetch_shows_no_header_value_and_no_query(server: Server) -> None:
+def test_a_failed_fetch_shows_no_header_value_and_no_query(server):
     secret = "s3c" + "ret"
     server.answers["/"] = answer(status="500 Oops")
     with pytest.raises(FetchError) as caught:
@@ -114,9 +111,7 @@ def test_a_failed_fetch_shows_no_header_value_and_no_query(server: Server) -> No
     assert secret not in shown(caught.value)
 
 
-def test_proxies_of_the_environment_are_not_used(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_proxies_of_the_environment_are_not_used(server, monkeypatch):
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     assert fetch(server.url(), policy=LOOPBACK).body == b"<p>hello"
@@ -138,7 +133,7 @@ def test_proxies_of_the_environment_are_not_used(
         ("418 Teapot", "status 418"),
     ],
 )
-def test_a_status_that_is_no_page_becomes_a_reason(status: str, part: str, server: Server) -> None:
+def test_a_status_that_is_no_page_becomes_a_reason(status, part, server):
     server.answers["/"] = answer(b"", status=status)
     sentence = reason(server.url("/?key=s3cret"), LOOPBACK)
     assert part in sentence
@@ -158,7 +153,7 @@ def test_a_status_that_is_no_page_becomes_a_reason(status: str, part: str, serve
         "",
     ],
 )
-def test_pages_and_documents_are_accepted(kind: str, server: Server) -> None:
+def test_pages_and_documents_are_accepted(kind, server):
     server.answers["/"] = answer(kind=kind)
     assert fetch(server.url(), policy=LOOPBACK).kind == kind.partition(";")[0].lower()
 
@@ -166,7 +161,7 @@ def test_pages_and_documents_are_accepted(kind: str, server: Server) -> None:
 @pytest.mark.parametrize(
     "kind", ["application/octet-stream", "image/png", "image/svg+xml", "video/mp4", "junk"]
 )
-def test_other_content_is_refused_by_its_type(kind: str, server: Server) -> None:
+def test_other_content_is_refused_by_its_type(kind, server):
     server.answers["/"] = answer(kind=kind)
     assert kind in reason(server.url(), LOOPBACK)
 
@@ -182,7 +177,7 @@ def test_other_content_is_refused_by_its_type(kind: str, server: Server) -> None
     ],
     ids=["gzip", "two gzip members", "zlib", "bare deflate", "identity"],
 )
-def test_a_compressed_page_is_unpacked(coding: str, packed: bytes, server: Server) -> None:
+def test_a_compressed_page_is_unpacked(coding, packed, server):
     server.answers["/"] = answer(packed, f"Content-Encoding: {coding}")
     assert fetch(server.url(), policy=LOOPBACK).body == b"page" * 100
 
@@ -197,14 +192,12 @@ def test_a_compressed_page_is_unpacked(coding: str, packed: bytes, server: Serve
     ],
     ids=["brotli", "twice", "junk", "cut"],
 )
-def test_a_page_that_cannot_be_unpacked_is_told(
-    coding: str, packed: bytes, part: str, server: Server
-) -> None:
+def test_a_page_that_cannot_be_unpacked_is_told(coding, packed, part, server):
     server.answers["/"] = answer(packed, f"Content-Encoding: {coding}")
     assert part in reason(server.url(), LOOPBACK)
 
 
-def test_a_page_of_just_the_limit_is_read_and_one_byte_more_is_not(server: Server) -> None:
+def test_a_page_of_just_the_limit_is_read_and_one_byte_more_is_not(server):
     policy = FetchPolicy(allow=LOOPBACK.allow, max_bytes=1000)
     for packed, header in ((bytes, "X-A: 1"), (gzip.compress, "Content-Encoding: gzip")):
         server.answers["/fits"] = answer(packed(b"a" * 1000), header)
@@ -213,7 +206,7 @@ def test_a_page_of_just_the_limit_is_read_and_one_byte_more_is_not(server: Serve
         assert "larger than 1,000 bytes" in reason(server.url("/over"), policy)
 
 
-def test_a_gzip_bomb_is_refused_before_it_unpacks(server: Server) -> None:
+def test_a_gzip_bomb_is_refused_before_it_unpacks(server):
     packer = zlib.compressobj(9, wbits=31)
     bomb = b"".join(packer.compress(bytes(1 << 20)) for _ in range(60)) + packer.flush()
     server.answers["/"] = answer(bomb, "Content-Encoding: gzip")
@@ -226,8 +219,8 @@ def test_a_gzip_bomb_is_refused_before_it_unpacks(server: Server) -> None:
     assert peak < 20 << 20
 
 
-def test_an_endless_page_is_cut_at_the_limit(server: Server) -> None:
-    def endless(connection: socket.socket) -> None:
+def test_an_endless_page_is_cut_at_the_limit(server):
+    def endless(connection):
         connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n")
         for _ in itertools.count():
             connection.sendall(b"a" * 65536)
@@ -238,8 +231,8 @@ def test_an_endless_page_is_cut_at_the_limit(server: Server) -> None:
 
 @pytest.mark.timeout(60)  # the page drips for ever
 @pytest.mark.parametrize("head", [b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n", b""])
-def test_a_page_that_drips_ends_at_the_deadline(head: bytes, server: Server) -> None:
-    def drip(connection: socket.socket) -> None:
+def test_a_page_that_drips_ends_at_the_deadline(head, server):
+    def drip(connection):
         connection.sendall(head or b"HTTP/1.1 200 OK\r\nX: ")
         while True:
             connection.sendall(b"a")
@@ -250,8 +243,8 @@ def test_a_page_that_drips_ends_at_the_deadline(head: bytes, server: Server) -> 
     assert "longer than 0.5 s" in reason(server.url(), policy)
 
 
-def test_the_deadline_is_one_for_all_redirects(server: Server) -> None:
-    def slow(connection: socket.socket) -> None:
+def test_the_deadline_is_one_for_all_redirects(server):
+    def slow(connection):
         time.sleep(0.2)
         redirect("/")(connection)
 
@@ -274,12 +267,12 @@ def test_the_deadline_is_one_for_all_redirects(server: Server) -> None:
         (b"HTTP/1.1 200 OK\r\nX: " + b"a" * 200_000 + b"\r\n\r\n", "not HTTP"),
     ],
 )
-def test_what_is_no_http_becomes_a_reason(raw: bytes, part: str, server: Server) -> None:
+def test_what_is_no_http_becomes_a_reason(raw, part, server):
     server.answers["/"] = lambda connection: connection.sendall(raw)
     assert part in reason(server.url(), LOOPBACK)
 
 
-def test_a_closed_port_becomes_a_reason() -> None:
+def test_a_closed_port_becomes_a_reason():
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     assert "could not be reached" in reason(f"http://127.0.0.1:{port}/", LOOPBACK)
@@ -289,15 +282,15 @@ def test_a_closed_port_becomes_a_reason() -> None:
 
 
 @pytest.fixture
-def fetcher() -> Iterator[Fetcher]:
+def fetcher():
     with closing(Fetcher(LOOPBACK)) as fetcher:
         yield fetcher
 
 
-def kept(*bodies: bytes) -> Callable[[socket.socket], None]:
+def kept(*bodies):
     """Answers so many requests over one connection."""
 
-    def handle(connection: socket.socket) -> None:
+    def handle(connection):
         for body in bodies:
             connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
             connection.recv(65536)
@@ -305,9 +298,7 @@ def kept(*bodies: bytes) -> Callable[[socket.socket], None]:
     return handle
 
 
-def test_a_connection_is_used_again_after_what_was_read_and_what_was_not_wanted(
-    fetcher: Fetcher, server: Server
-) -> None:
+def test_a_connection_is_used_again_after_what_was_read_and_what_was_not_wanted(fetcher, server):
     server.answers["/"] = kept(b"one", b"two", b"three")
     target = Target.parse(server.url())
     assert fetcher.get(target).body == b"one"
@@ -317,9 +308,7 @@ def test_a_connection_is_used_again_after_what_was_read_and_what_was_not_wanted(
     assert fetcher.received == len(b"onetwothree")
 
 
-def test_the_beginning_of_a_large_body_is_kept_and_the_rest_is_cut_off(
-    fetcher: Fetcher, server: Server
-) -> None:
+def test_the_beginning_of_a_large_body_is_kept_and_the_rest_is_cut_off(fetcher, server):
     server.answers["/"] = answer(gzip.compress(b"a" * 3000), "Content-Encoding: gzip")
     target = Target.parse(server.url())
     got = fetcher.get(target, largest=1000)
@@ -328,7 +317,7 @@ def test_the_beginning_of_a_large_body_is_kept_and_the_rest_is_cut_off(
     assert not fetcher.get(target, into=file, largest=3000).cut
 
 
-def test_compressed_data_that_never_makes_anything_ends(fetcher: Fetcher, server: Server) -> None:
+def test_compressed_data_that_never_makes_anything_ends(fetcher, server):
     nothing = gzip.compress(b"") * 20_000
     server.answers["/"] = answer(nothing, "Content-Encoding: gzip")
     got = fetcher.get(Target.parse(server.url()), largest=1000)
@@ -336,25 +325,23 @@ def test_compressed_data_that_never_makes_anything_ends(fetcher: Fetcher, server
     assert fetcher.received < len(nothing)
 
 
-def test_padding_behind_what_was_compressed_is_left_out(fetcher: Fetcher, server: Server) -> None:
+def test_padding_behind_what_was_compressed_is_left_out(fetcher, server):
     server.answers["/"] = answer(gzip.compress(b"page") + bytes(100), "Content-Encoding: gzip")
     assert fetcher.get(Target.parse(server.url())).body == b"page"
 
 
 @pytest.mark.parametrize("size", [65_535, 65_536, 65_537, 200_000])
-def test_nothing_of_a_body_stays_inside_the_decompression(
-    size: int, fetcher: Fetcher, server: Server
-) -> None:
+def test_nothing_of_a_body_stays_inside_the_decompression(size, fetcher, server):
     packer = zlib.compressobj(wbits=-15)
     bare = packer.compress(b"a" * size) + packer.flush()
     server.answers["/"] = answer(bare, "Content-Encoding: deflate")
     assert fetcher.get(Target.parse(server.url())).body == b"a" * size
 
 
-def test_a_server_that_says_nothing_may_say_something_later(server: Server) -> None:
+def test_a_server_that_says_nothing_may_say_something_later(server):
     silent = threading.Event()
 
-    def later(connection: socket.socket) -> None:
+    def later(connection):
         silent.wait(5)
         answer()(connection)
 
@@ -366,11 +353,11 @@ def test_a_server_that_says_nothing_may_say_something_later(server: Server) -> N
     silent.set()
 
 
-def test_who_may_open_a_network_is_told_how(server: Server) -> None:
+def test_who_may_open_a_network_is_told_how(server):
     assert reason(server.url(), FetchPolicy(advice="; ask Ann")).endswith("public address; ask Ann")
 
 
-def test_a_redirect_may_have_spaces_and_letters(server: Server) -> None:
+def test_a_redirect_may_have_spaces_and_letters(server):
     server.answers["/"] = redirect("/grün und blau")
     assert fetch(server.url(), policy=LOOPBACK).url == server.url("/gr%C3%BCn%20und%20blau")
 
@@ -385,12 +372,12 @@ def test_a_redirect_may_have_spaces_and_letters(server: Server) -> None:
         ("http://www.h.example/", False),
     ],
 )
-def test_headers_are_for_a_host_and_a_port(url: str, is_same: bool) -> None:
+def test_headers_are_for_a_host_and_a_port(url, is_same):
     assert Target.parse(url).takes_headers_of(Target.parse("http://H.example:80/")) is is_same
     assert not Target.parse("http://h.example/").takes_headers_of(Target.parse("https://h.example"))
 
 
-def test_the_validators_of_a_page_ask_for_it_again(server: Server) -> None:
+def test_the_validators_of_a_page_ask_for_it_again(server):
     server.answers["/"] = answer(b"<p>hello", 'ETag: "1"', "Last-Modified: " + "x" * 2000)
     known = Validators.of(fetch(server.url(), policy=LOOPBACK))
     assert known == Validators('"1"')

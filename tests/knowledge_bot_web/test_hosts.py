@@ -12,14 +12,14 @@ import trustme
 from knowledge_bot_web.errors import FetchError
 from knowledge_bot_web.fetching import FetchPolicy, fetch
 from knowledge_bot_web.networks import is_public
-from page_server import Server, redirect, serving
+from page_server import redirect, serving
 
 LOOPBACK = FetchPolicy(allow=(ip_network("127.0.0.1/32"),), timeout=10.0)
 
 
-def reason(url: str, policy: FetchPolicy | None = None, **options: object) -> str:
+def reason(url, policy=None, **options):
     with pytest.raises(FetchError) as caught:
-        fetch(url, policy=policy or FetchPolicy(), **options)  # type: ignore[arg-type]
+        fetch(url, policy=policy or FetchPolicy(), **options)
     return str(caught.value)
 
 
@@ -66,7 +66,7 @@ def reason(url: str, policy: FetchPolicy | None = None, **options: object) -> st
         "255.255.255.255",
     ],
 )
-def test_an_address_inside_is_refused_however_it_is_written(host: str, server: Server) -> None:
+def test_an_address_inside_is_refused_however_it_is_written(host, server):
     sentence = reason(server.url(host=host))
     assert "not a public address" in sentence or "has no address" in sentence
     assert server.requests == []
@@ -96,13 +96,13 @@ def test_an_address_inside_is_refused_however_it_is_written(host: str, server: S
         ("", "empty"),
     ],
 )
-def test_an_address_that_is_none_of_a_page_is_refused(url: str, part: str) -> None:
+def test_an_address_that_is_none_of_a_page_is_refused(url, part):
     sentence = reason(url)
     assert part in sentence
     assert "secret" not in sentence
 
 
-def test_an_opened_network_is_open_exactly(server: Server) -> None:
+def test_an_opened_network_is_open_exactly(server):
     assert fetch(server.url(), policy=LOOPBACK).body == b"<p>hello"
     for host in ("127.0.0.2", "[::1]", "[::ffff:127.0.0.1]", "169.254.169.254"):
         assert "not a public address" in reason(server.url(host=host), LOOPBACK)
@@ -120,14 +120,14 @@ def test_an_opened_network_is_open_exactly(server: Server) -> None:
         "http://[",
     ],
 )
-def test_a_redirect_is_checked_like_the_first_address(location: str, server: Server) -> None:
+def test_a_redirect_is_checked_like_the_first_address(location, server):
     server.answers["/"] = redirect(location)
     sentence = reason(server.url(), LOOPBACK)
     assert "not a public address" in sentence or "redirects to an address" in sentence
     assert len(server.requests) == 1
 
 
-def test_a_name_is_looked_up_once_and_the_checked_address_is_dialled(server: Server) -> None:
+def test_a_name_is_looked_up_once_and_the_checked_address_is_dialled(server):
     answers = iter([["127.0.0.1"], ["169.254.169.254"]])
     page = fetch(
         server.url(host="rebinding.test"), policy=LOOPBACK, resolver=lambda *_: next(answers)
@@ -137,7 +137,7 @@ def test_a_name_is_looked_up_once_and_the_checked_address_is_dialled(server: Ser
     assert list(answers) == [["169.254.169.254"]]
 
 
-def test_a_name_that_changes_its_answer_between_redirects_is_refused(server: Server) -> None:
+def test_a_name_that_changes_its_answer_between_redirects_is_refused(server):
     answers = iter([["127.0.0.1"], ["127.0.0.2"]])
     server.answers["/"] = redirect("/again")
     url = server.url(host="rebinding.test")
@@ -145,21 +145,21 @@ def test_a_name_that_changes_its_answer_between_redirects_is_refused(server: Ser
     assert len(server.requests) == 1
 
 
-def test_one_address_inside_among_others_refuses_the_name(server: Server) -> None:
+def test_one_address_inside_among_others_refuses_the_name(server):
     for mixed in (["127.0.0.1", "10.0.0.1"], ["10.0.0.1", "127.0.0.1"], ["127.0.0.1", "::1"]):
         sentence = reason(server.url(host="mixed.test"), LOOPBACK, resolver=lambda *_, m=mixed: m)
         assert "not a public address" in sentence
     assert server.requests == []
 
 
-def test_the_next_address_is_tried_when_one_does_not_answer(server: Server) -> None:
+def test_the_next_address_is_tried_when_one_does_not_answer(server):
     policy = FetchPolicy(allow=(ip_network("127.0.0.0/8"),))
     both = ["127.0.0.9", "127.0.0.1"]
     assert fetch(server.url(host="two.test"), policy=policy, resolver=lambda *_: both).body
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a full backlog drops connections there")
-def test_an_address_that_says_nothing_leaves_time_for_the_next(server: Server) -> None:
+def test_an_address_that_says_nothing_leaves_time_for_the_next(server):
     policy = FetchPolicy(allow=(ip_network("127.0.0.0/8"),), timeout=2.0)
     both = ["127.0.0.9", "127.0.0.1"]
     with socket.socket() as silent, socket.socket() as first, socket.socket() as second:
@@ -176,8 +176,8 @@ def test_an_address_that_says_nothing_leaves_time_for_the_next(server: Server) -
         )
 
 
-def test_a_name_without_an_address_is_told(server: Server) -> None:
-    def unknown(*_: object) -> list[str]:
+def test_a_name_without_an_address_is_told(server):
+    def unknown(*_):
         raise socket.gaierror(socket.EAI_NONAME, "no such name")
 
     assert "nowhere.test has no address" in reason("http://nowhere.test/", resolver=unknown)
@@ -186,10 +186,10 @@ def test_a_name_without_an_address_is_told(server: Server) -> None:
 
 
 @pytest.mark.timeout(60)
-def test_a_lookup_that_hangs_ends_at_the_deadline() -> None:
+def test_a_lookup_that_hangs_ends_at_the_deadline():
     release = threading.Event()
 
-    def hanging(*_: object) -> list[str]:
+    def hanging(*_):
         release.wait(600)
         return []
 
@@ -199,7 +199,7 @@ def test_a_lookup_that_hangs_ends_at_the_deadline() -> None:
     release.set()
 
 
-def test_https_keeps_the_name_for_sni_and_the_certificate() -> None:
+def test_https_keeps_the_name_for_sni_and_the_certificate():
     authority = trustme.CA()
     serving_context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     authority.issue_cert("secure.test").configure_cert(serving_context)
@@ -208,7 +208,7 @@ def test_https_keeps_the_name_for_sni_and_the_certificate() -> None:
     trusting = ssl.create_default_context()
     authority.configure_trust(trusting)
 
-    def loopback(*_: object) -> list[str]:
+    def loopback(*_):
         return ["127.0.0.1"]
 
     with serving(serving_context) as server:
@@ -228,5 +228,5 @@ def test_https_keeps_the_name_for_sni_and_the_certificate() -> None:
 @pytest.mark.parametrize(
     "outside", ["8.8.8.8", "2606:4700::1111", "64:ff9b::808:808", "::ffff:8.8.8.8"]
 )
-def test_what_is_public(inside: str, outside: str) -> None:
+def test_what_is_public(inside, outside):
     assert [is_public(ip_address(one)) for one in (inside, outside)] == [False, True]

@@ -9,7 +9,7 @@ import pytest
 from knowledge_bot_web.html import PageError, article, main_texts, parsed
 
 
-def text_of(page: str) -> str:
+def text_of(page):
     return " ".join(main_texts(page, parsed(page, deep=True)))
 
 

@@ -6,9 +6,7 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -30,11 +28,11 @@ TEXT: dict[str, Any] = {
 QUESTION = {"value": {"bot_id": "bot_default", "content": "Until when is it open?"}}
 
 
-def status(base_url: str, key: str) -> int:
+def status(base_url, key):
     return web.get(f"{base_url}/bots", headers={"X-API-KEY": key}).status_code
 
 
-def keys_command(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+def keys_command(folder, *arguments):
     return called(folder, "keys", *arguments)
 
 
@@ -42,7 +40,7 @@ TODAY = datetime.now(UTC).date()
 
 
 @pytest.fixture(scope="module")
-def service() -> Iterator[OnAPort]:
+def service():
     """A service with the keys of several tests; what one key may and does concerns no other."""
     keys: list[dict[str, Any]] = [
         {"name": "reader", "role": "read", "key": "key-of-a-reader"},
@@ -61,7 +59,7 @@ def service() -> Iterator[OnAPort]:
         yield running
 
 
-def test_a_reader_lists_and_asks_and_changes_nothing(service: OnAPort) -> None:
+def test_a_reader_lists_and_asks_and_changes_nothing(service):
     with httpx.Client(base_url=service.base_url, headers={"X-API-KEY": "key-of-a-reader"}) as http:
         assert http.get("/collections").status_code == 200
         assert http.get("/sources").is_success
@@ -83,15 +81,13 @@ def test_a_reader_lists_and_asks_and_changes_nothing(service: OnAPort) -> None:
     assert service.sources() == []
 
 
-def test_a_key_ends_on_its_day(service: OnAPort) -> None:
+def test_a_key_ends_on_its_day(service):
     answer = httpx.get(f"{service.base_url}/bots", headers={"X-API-KEY": "ended"})
     assert str(TODAY) in problem_of(answer, 401)["message"]
     assert status(service.base_url, "later") == 200
 
 
-def test_more_requests_than_a_key_may_make_are_told_when_to_come_again(
-    service: OnAPort,
-) -> None:
+def test_more_requests_than_a_key_may_make_are_told_when_to_come_again(service):
     answers = [
         httpx.get(f"{service.base_url}/bots", headers={"X-API-KEY": "few"}) for _ in range(4)
     ]
@@ -109,7 +105,7 @@ def test_more_requests_than_a_key_may_make_are_told_when_to_come_again(
     assert status(service.base_url, service.api_key) == 200
 
 
-def test_a_key_of_an_earlier_version_may_what_it_could(tmp_path: Path) -> None:
+def test_a_key_of_an_earlier_version_may_what_it_could(tmp_path):
     folder = tmp_path / "kbot-data" / "keys"
     folder.mkdir(parents=True)
     for role in ("write", "read", "owner"):
@@ -128,7 +124,7 @@ def test_a_key_of_an_earlier_version_may_what_it_could(tmp_path: Path) -> None:
         assert status(service.base_url, "key-to-owner") == 401
 
 
-def test_a_client_that_waits_as_it_is_told_gets_its_answer(service: OnAPort) -> None:
+def test_a_client_that_waits_as_it_is_told_gets_its_answer(service):
     with Client("one", service.base_url) as client:
         for _ in range(61):
             client.list_bots()
@@ -141,19 +137,19 @@ def test_a_client_that_waits_as_it_is_told_gets_its_answer(service: OnAPort) -> 
         ({"key_file": "/nowhere/key"}, "key a: cannot read /nowhere/key: No such file"),
     ],
 )
-def test_a_key_that_is_nowhere_is_told_at_the_start(key: dict[str, str], told: str) -> None:
+def test_a_key_that_is_nowhere_is_told_at_the_start(key, told):
     with pytest.raises(SettingsError, match=re.escape(told)):
         InProcess(settings={"keys": [{"name": "a", "role": "read", **key}]}).start()
 
 
-def test_two_names_for_one_key_are_refused_at_the_start() -> None:
+def test_two_names_for_one_key_are_refused_at_the_start():
     same = [{"name": name, "role": "read", "key": "the-same"} for name in ("a", "b")]
     with pytest.raises(SettingsError, match="a and b are the same key") as caught:
         InProcess(settings={"keys": same}).start()
     assert "the-same" not in str(caught.value)
 
 
-def test_hanging_up_reads_the_keys_of_the_configuration_again(tmp_path: Path) -> None:
+def test_hanging_up_reads_the_keys_of_the_configuration_again(tmp_path):
     (tmp_path / "team.key").write_text("key-of-the-team\n")
     file = tmp_path / "service.toml"
     team = '[[keys]]\nname = "team"\nrole = "write"\nkey_file = "team.key"\n'
@@ -165,7 +161,7 @@ def test_hanging_up_reads_the_keys_of_the_configuration_again(tmp_path: Path) ->
     with serving(tmp_path, "--config", "service.toml") as (base_url, shown, process):
         assert shown.count(warned) == 1
 
-        def told(text: str) -> Callable[[], bool]:
+        def told(text):
             return lambda: text in (tmp_path / "printed.txt").read_text()
 
         assert status(base_url, "old-key") == status(base_url, "key-of-the-team") == 200
@@ -185,7 +181,7 @@ def test_hanging_up_reads_the_keys_of_the_configuration_again(tmp_path: Path) ->
     assert not re.search("key-of-the|old-key", printed)
 
 
-def test_keys_are_made_and_revoked_while_the_service_runs(tmp_path: Path) -> None:
+def test_keys_are_made_and_revoked_while_the_service_runs(tmp_path):
     with InProcess(tmp_path / "kbot-data") as service:
         made = keys_command(tmp_path, "add", "kiosk", "--role", "read")
         key = made.stdout.strip()
@@ -220,7 +216,7 @@ def test_keys_are_made_and_revoked_while_the_service_runs(tmp_path: Path) -> Non
     assert (tmp_path / "kbot-data/keys/old").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_key_for_a_folder_without_a_service_is_said_to_wait(tmp_path: Path) -> None:
+def test_a_key_for_a_folder_without_a_service_is_said_to_wait(tmp_path):
     assert "there is no data folder kbot-data" in keys_command(tmp_path, "list").stderr
     made = keys_command(tmp_path, "add", "wiki", "--role", "read")
     assert f"No service has used {tmp_path / 'kbot-data'} yet" in made.stderr
@@ -228,7 +224,7 @@ def test_a_key_for_a_folder_without_a_service_is_said_to_wait(tmp_path: Path) ->
         assert status(service.base_url, made.stdout.strip()) == 200
 
 
-def test_a_name_that_cannot_be_or_is_taken_is_a_clear_error(tmp_path: Path) -> None:
+def test_a_name_that_cannot_be_or_is_taken_is_a_clear_error(tmp_path):
     assert keys_command(tmp_path, "add", "team", "--role", "read").returncode == 0
     for arguments, told in (
         (("add", "team", "--role", "write"), "there is a key team already"),
@@ -249,7 +245,7 @@ def test_a_name_that_cannot_be_or_is_taken_is_a_clear_error(tmp_path: Path) -> N
 
 
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="there are no terminals here")
-def test_a_service_whose_terminal_is_closed_ends(tmp_path: Path) -> None:
+def test_a_service_whose_terminal_is_closed_ends(tmp_path):
     leader, terminal = os.openpty()
     process = subprocess.Popen(
         [*SERVE, "--port", "0"],
@@ -268,7 +264,7 @@ def test_a_service_whose_terminal_is_closed_ends(tmp_path: Path) -> None:
     process.stdout.close()
 
 
-def test_a_key_that_cannot_be_read_keeps_no_other(tmp_path: Path) -> None:
+def test_a_key_that_cannot_be_read_keeps_no_other(tmp_path):
     with InProcess(tmp_path / "kbot-data") as service:
         kept, revoked = (
             keys_command(tmp_path, "add", name, "--role", "read").stdout.strip()

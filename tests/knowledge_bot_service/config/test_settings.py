@@ -2,20 +2,19 @@
 
 import re
 from ipaddress import ip_network
-from pathlib import Path
 
 import pytest
 
 from knowledge_bot_service.config.settings import Settings, SettingsError, overridden, read_settings
 
 
-def write(folder: Path, text: str) -> Path:
+def write(folder, text):
     file = folder / "service.toml"
     file.write_text(text, encoding="utf-8")
     return file
 
 
-def test_a_file_declares_everything(tmp_path: Path) -> None:
+def test_a_file_declares_everything(tmp_path):
     settings = read_settings(
         write(
             tmp_path,
@@ -50,7 +49,7 @@ def test_a_file_declares_everything(tmp_path: Path) -> None:
     assert "first-key" not in repr(settings)
 
 
-def test_a_file_may_be_empty(tmp_path: Path) -> None:
+def test_a_file_may_be_empty(tmp_path):
     assert read_settings(write(tmp_path, "")) == Settings()
 
 
@@ -158,7 +157,7 @@ def test_a_file_may_be_empty(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_named(tmp_path: Path, text: str, named: list[str]) -> None:
+def test_what_is_wrong_is_named(tmp_path, text, named):
     file = write(tmp_path, text)
     with pytest.raises(SettingsError) as caught:
         read_settings(file)
@@ -168,12 +167,12 @@ def test_what_is_wrong_is_named(tmp_path: Path, text: str, named: list[str]) -> 
         assert word not in str(caught.value).replace(str(file), "").replace("10.0.0", "")
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_named(tmp_path):
     with pytest.raises(SettingsError, match=r"none\.toml: No such file"):
         read_settings(tmp_path / "none.toml")
 
 
-def test_the_command_line_goes_beside_the_file() -> None:
+def test_the_command_line_goes_beside_the_file():
     settings = overridden(
         Settings(api_keys=("old",)), api_keys=["new"], allow_fetch=["127.0.0.1/32"]
     )

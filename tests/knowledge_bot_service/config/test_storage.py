@@ -7,10 +7,7 @@ import socket
 import sqlite3
 import subprocess
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
-import httpx
 import pytest
 
 from in_process import InProcess
@@ -30,7 +27,7 @@ TEXT = {"name": "Text", "collections": ["col_default"]}
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
+def small_disk(tmp_path):
     """A disk of 6 MiB."""
     disk = tmp_path / "disk"
     disk.mkdir()
@@ -47,11 +44,11 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", str(disk)], check=True)
 
 
-def write(http: httpx.Client, content: str) -> httpx.Response:
+def write(http, content):
     return http.post("/sources/write", json={"value": TEXT | {"content": content}})
 
 
-def fill(disk: Path) -> Path:
+def fill(disk):
     """Take what is left of a disk; returns the file that takes it."""
     filler = disk / "filler"
     with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
@@ -60,16 +57,14 @@ def fill(disk: Path) -> Path:
     return filler
 
 
-def upload(http: httpx.Client, size: int) -> httpx.Response:
+def upload(http, size):
     form = {"name": "File", "collections": "col_default"}
     return http.post(
         "/sources/upload", data=form, files={"file": ("a.txt", b"word " * (size // 5))}
     )
 
 
-def test_a_full_disk_is_told_and_questions_are_answered(
-    small_disk: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_full_disk_is_told_and_questions_are_answered(small_disk, capfd):
     service = LocalService(small_disk / "data")
     with service, client_of(service) as http:
         add_text(http, "Lamp", "The lamp in the tower is lit at nine.", "col_default")
@@ -113,17 +108,17 @@ def test_a_full_disk_is_told_and_questions_are_answered(
         assert not [one for one in (small_disk / "data/material").iterdir() if one.suffix]
 
 
-def test_a_full_disk_at_the_start_is_a_sentence(small_disk: Path) -> None:
+def test_a_full_disk_at_the_start_is_a_sentence(small_disk):
     fill(small_disk)
     with pytest.raises(LocalServiceError, match=r"disk is full|No space left"):
         LocalService(small_disk / "data").start()
 
 
-def remove(file: Path) -> None:
+def remove(file):
     file.unlink()
 
 
-def replace(file: Path) -> None:
+def replace(file):
     copy = file.with_suffix(".copy")
     shutil.copyfile(file, copy)
     copy.rename(file)
@@ -132,12 +127,8 @@ def replace(file: Path) -> None:
 @pytest.mark.parametrize("change", [remove, replace])
 @pytest.mark.parametrize("name", ["knowledge.sqlite3", "knowledge.sqlite3-wal"])
 def test_a_database_file_that_is_gone_is_noticed_before_anything_is_accepted(
-    tmp_path: Path,
-    name: str,
-    change: Callable[[Path], None],
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    tmp_path, name, change, caplog, monkeypatch
+):
     monkeypatch.setattr(storage, "_logged", {})
     with InProcess(tmp_path) as service, client_of(service) as http:
         add_text(http, "Lamp", "The lamp in the tower is lit at nine.", "col_default")
@@ -163,7 +154,7 @@ def test_a_database_file_that_is_gone_is_noticed_before_anything_is_accepted(
             assert [one.name for one in service.sources()] == ["Lamp"]
 
 
-def test_a_folder_whose_database_is_gone_or_empty_is_not_begun_anew(tmp_path: Path) -> None:
+def test_a_folder_whose_database_is_gone_or_empty_is_not_begun_anew(tmp_path):
     with InProcess(tmp_path) as service, client_of(service) as http:
         add_text(http, "Lamp", "The lamp in the tower is lit at nine.", "col_default")
         service.wait_until_ready()
@@ -181,7 +172,7 @@ def test_a_folder_whose_database_is_gone_or_empty_is_not_begun_anew(tmp_path: Pa
         assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_a_start_that_failed_and_a_key_do_not_make_a_folder_used(tmp_path: Path) -> None:
+def test_a_start_that_failed_and_a_key_do_not_make_a_folder_used(tmp_path):
     folder = tmp_path / "data"
     add_key(folder, "wiki", "read")
     service = InProcess(folder)
@@ -201,9 +192,7 @@ def test_a_start_that_failed_and_a_key_do_not_make_a_folder_used(tmp_path: Path)
         assert http.get("/bots").status_code == 200
 
 
-def test_a_database_that_is_damaged_while_it_runs_is_told(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_database_that_is_damaged_while_it_runs_is_told(tmp_path, caplog):
     with InProcess(tmp_path) as service, client_of(service) as http:
         for number in range(40):
             add_text(http, f"Text {number}", f"Lamp {number} is lit. " * 200, "col_default")
@@ -224,7 +213,7 @@ def test_a_database_that_is_damaged_while_it_runs_is_told(
     assert "Traceback" not in caplog.text
 
 
-def test_nobody_else_can_read_the_database(tmp_path: Path) -> None:
+def test_nobody_else_can_read_the_database(tmp_path):
     with closing_database(tmp_path / "knowledge.sqlite3"):
         pass
     with InProcess(tmp_path) as service, client_of(service) as http:
@@ -234,7 +223,7 @@ def test_nobody_else_can_read_the_database(tmp_path: Path) -> None:
 
 
 @contextlib.contextmanager
-def closing_database(path: Path) -> Iterator[sqlite3.Connection]:
+def closing_database(path):
     """A database that others may read, as earlier versions made it."""
     path.touch(mode=0o644)
     with contextlib.closing(sqlite3.connect(path)) as connection:

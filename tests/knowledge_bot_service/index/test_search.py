@@ -1,26 +1,22 @@
 """The index of passages: a search that ranks a few of them finds what ranking all would find."""
 
 import random
-from collections.abc import Sequence
 from itertools import accumulate
 
 import pytest
 
 from knowledge_bot_service.index.search import Search, WeightedWords
 from knowledge_bot_service.readers.passages import IndexEntry
-from knowledge_bot_service.store.database import Database
 from knowledge_bot_service.store.entries import delete_entries, insert_entries
 
 VOCABULARY = [f"w{number}" for number in range(3000)]
 SUMS = list(accumulate(1 / (rank + 3) for rank in range(len(VOCABULARY))))
 
 
-def add(
-    database: Database, texts: Sequence[str], collection: int = 1, status: str = "ready"
-) -> int:
+def add(database, texts, collection=1, status="ready"):
     """Add a source of these passages; its number."""
 
-    def write(connection) -> int:
+    def write(connection):
         connection.execute(
             "INSERT INTO collection VALUES (?, ?) ON CONFLICT DO NOTHING",
             (collection, f"col_{collection}"),
@@ -38,16 +34,16 @@ def add(
     return database.write(write).result()
 
 
-def found(search: Search, text: str, collections: Sequence[int] = (1,), limit: int = 5):
+def found(search, text, collections=(1,), limit=5):
     words = tuple((word,) for word in text.split())
     return search.find([WeightedWords(words, 1.0)], search.count(words), collections, limit)
 
 
-def texts(hits) -> list[str]:
+def texts(hits):
     return [hit.text for hit in hits]
 
 
-def test_ranking_few_passages_finds_what_ranking_all_finds(database: Database) -> None:
+def test_ranking_few_passages_finds_what_ranking_all_finds(database):
     chance = random.Random(1)
     add(
         database,
@@ -68,7 +64,7 @@ def test_ranking_few_passages_finds_what_ranking_all_finds(database: Database) -
     assert sum(same) / len(same) > 0.98
 
 
-def test_more_level_passages_than_are_ranked(database: Database) -> None:
+def test_more_level_passages_than_are_ranked(database):
     texts_of_source = [f"alpha x{number}" for number in range(600)]
     texts_of_source[400:400] = ["alpha beta", "alpha alpha alpha"]
     add(database, texts_of_source)
@@ -78,14 +74,14 @@ def test_more_level_passages_than_are_ranked(database: Database) -> None:
     assert texts(found(search, "alpha"))[0] == "alpha alpha alpha"
 
 
-def test_what_is_not_ready_takes_no_place(database: Database) -> None:
+def test_what_is_not_ready_takes_no_place(database):
     add(database, ["alpha beta gamma delta"])
     add(database, ["alpha beta gamma delta epsilon"] * 300, status="processing")
     hits = found(Search(database, ranked=20), "alpha beta gamma delta epsilon")
     assert texts(hits) == ["alpha beta gamma delta"]
 
 
-def test_a_collection_that_was_empty_stays_unseen(database: Database) -> None:
+def test_a_collection_that_was_empty_stays_unseen(database):
     database.write(
         lambda connection: connection.execute("INSERT INTO collection VALUES (2, 'col_2')")
     ).result()
@@ -99,7 +95,7 @@ def test_a_collection_that_was_empty_stays_unseen(database: Database) -> None:
     assert found(search, "alpha", []) == []
 
 
-def test_the_rarest_words_may_be_in_another_collection(database: Database) -> None:
+def test_the_rarest_words_may_be_in_another_collection(database):
     chance = random.Random(2)
     add(database, ["common " + " ".join(chance.sample(VOCABULARY, 3)) for _ in range(300)])
     add(database, ["rare common"] * 30, collection=2)
@@ -107,13 +103,13 @@ def test_the_rarest_words_may_be_in_another_collection(database: Database) -> No
 
 
 @pytest.mark.parametrize("word", ["collection1", "scope", 'a"b'])
-def test_words_of_the_index_itself_are_words(database: Database, word: str) -> None:
+def test_words_of_the_index_itself_are_words(database, word):
     add(database, ["alpha", "beta"])
     assert found(Search(database, ranked=1), word) == []
     assert texts(found(Search(database), f"{word} alpha")) == ["alpha"]
 
 
-def test_what_is_deleted_counts_no_more(database: Database) -> None:
+def test_what_is_deleted_counts_no_more(database):
     kept = ["alpha beta", "beta gamma", "gamma"]
     gone = add(database, ["alpha"] * 30)
     add(database, kept)

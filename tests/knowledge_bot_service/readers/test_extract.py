@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from document_files import SENTENCE, Reader, pdf
+from document_files import SENTENCE, pdf
 
 
-def test_the_content_decides_before_the_type_and_the_name(read: Reader) -> None:
+def test_the_content_decides_before_the_type_and_the_name(read):
     assert read(pdf("Text"), "a.txt", "text/plain").text == "Text"
     assert read("<!DOCTYPE html><p>Text", "a.txt", "text/plain").text == "Text"
     assert read("just text", "a.bin", "application/octet-stream").text == "just text"
@@ -16,7 +16,7 @@ def test_the_content_decides_before_the_type_and_the_name(read: Reader) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b" \n\t\r\n", b"\xef\xbb\xbf", b"\0" * 10])
-def test_an_empty_file_is_told(data: bytes, read: Reader) -> None:
+def test_an_empty_file_is_told(data, read):
     assert read.reason(data, "a.txt") == "the file is empty"
 
 
@@ -33,23 +33,23 @@ def test_an_empty_file_is_told(data: bytes, read: Reader) -> None:
         (b"\x7fELF" + bytes(100), "a program"),
     ],
 )
-def test_a_kind_that_cannot_be_read_is_told(data: bytes, part: str, read: Reader) -> None:
+def test_a_kind_that_cannot_be_read_is_told(data, part, read):
     assert part in read.reason(data, "a.txt", "text/plain")
 
 
 @pytest.mark.parametrize("name", ["contract.DOCX", "book.xlsx", "photo.png", "guide.pdf"])
-def test_a_text_with_the_name_of_what_is_never_a_text_is_told(name: str, read: Reader) -> None:
+def test_a_text_with_the_name_of_what_is_never_a_text_is_told(name, read):
     assert Path(name).suffix.lower() in read.reason(b"PK", name, "application/octet-stream")
     assert read(f"<html><p>{SENTENCE}", name, "text/html").text == SENTENCE
 
 
-def test_a_charset_that_is_no_name_is_passed_over(read: Reader) -> None:
+def test_a_charset_that_is_no_name_is_passed_over(read):
     page = f"<html><p>{SENTENCE}"
     assert read(page, "", "text/html; charset*=utf-8''%00").text == SENTENCE
     assert read(page, "", "text/html; charset*=a\0b''x").text == SENTENCE
 
 
-def test_a_paragraph_without_end_is_cut_and_nothing_of_it_is_lost(read: Reader) -> None:
+def test_a_paragraph_without_end_is_cut_and_nothing_of_it_is_lost(read):
     line = "word " * 30_000
     parts = read(line + "x" * 70_000, "a.txt").text.split("\n\n")
     assert max(map(len, parts)) <= 50_000

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,14 +27,14 @@ BUSY = "<html><body>" + f"<p>{SENTENCE}</p>" * 60_000
 
 
 @pytest.fixture
-def reader() -> Iterator[Reader]:
+def reader():
     reader = Reader()
     yield reader
     reader.rest()
 
 
 @pytest.fixture
-def hanging_parser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def hanging_parser(tmp_path, monkeypatch):
     """Makes the parser of pages one that waits forever, in the child process only."""
     (tmp_path / "trafilatura.py").write_text("import time\ntime.sleep(600)\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
@@ -44,23 +43,23 @@ def hanging_parser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 _DEFAULT = Limits()
 
 
-def file(folder: Path, content: bytes | str, filename: str = "a.html") -> Request:
+def file(folder, content, filename="a.html"):
     path = folder / filename
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     return Request("Name", path=str(path), filename=filename)
 
 
-def passages(reader: Reader, request: Request, limits: Limits = _DEFAULT) -> list[str]:
+def passages(reader, request, limits=_DEFAULT):
     return [entry.text for part in reader.read(request, limits) for entry in part.entries]
 
 
-def reason(reader: Reader, request: Request, limits: Limits = _DEFAULT) -> str:
+def reason(reader, request, limits=_DEFAULT):
     with pytest.raises(ExtractionError) as caught:
         passages(reader, request, limits)
     return str(caught.value)
 
 
-def test_one_process_reads_one_document_after_another(reader: Reader, tmp_path: Path) -> None:
+def test_one_process_reads_one_document_after_another(reader, tmp_path):
     assert passages(reader, Request("Name", "The lamp is green.")) == ["The lamp is green."]
     first = child_of(reader)
     assert passages(reader, file(tmp_path, f"<html><p>{SENTENCE}")) == [SENTENCE]
@@ -69,7 +68,7 @@ def test_one_process_reads_one_document_after_another(reader: Reader, tmp_path: 
     assert child_of(reader) == first
 
 
-def test_a_long_text_comes_in_parts_with_its_title(reader: Reader, tmp_path: Path) -> None:
+def test_a_long_text_comes_in_parts_with_its_title(reader, tmp_path):
     text = "# Lamps\n\n" + "\n\n".join(f"Lamp {number}. " + "word " * 150 for number in range(60))
     parts = list(reader.read(file(tmp_path, text, "a.md")))
     assert [part.title for part in parts] == ["Lamps"] * 3
@@ -82,14 +81,14 @@ def test_a_long_text_comes_in_parts_with_its_title(reader: Reader, tmp_path: Pat
 
 @pytest.mark.timeout(60)  # the parser hangs for ten minutes
 @pytest.mark.usefixtures("hanging_parser")
-def test_a_parser_that_hangs_is_given_up(reader: Reader, tmp_path: Path) -> None:
+def test_a_parser_that_hangs_is_given_up(reader, tmp_path):
     with pytest.raises(ReaderDiedError, match=r"^its reader stood still for 0\.8 s$"):
         passages(reader, file(tmp_path, "<html>"), Limits(seconds=0.2))
     assert passages(reader, Request("Name", "The lamp is green.")) == ["The lamp is green."]
 
 
 @pytest.fixture
-def slow_parser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def slow_parser(tmp_path, monkeypatch):
     """Makes the parser of pages one that has a tenth of the CPU, as on a busy machine."""
     (tmp_path / "trafilatura.py").write_text(
         "import time\n"
@@ -104,33 +103,31 @@ def slow_parser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("slow_parser")
-def test_a_parser_that_gets_little_of_the_cpu_is_not_ended_by_the_clock(
-    reader: Reader, tmp_path: Path
-) -> None:
+def test_a_parser_that_gets_little_of_the_cpu_is_not_ended_by_the_clock(reader, tmp_path):
     page = file(tmp_path, f"<html><p>{SENTENCE}")
     # Which is four times as much by the clock.
     assert passages(reader, page, Limits(seconds=0.2)) == [SENTENCE]
 
 
-def test_a_document_that_keeps_its_parser_busy_is_given_up(reader: Reader, tmp_path: Path) -> None:
+def test_a_document_that_keeps_its_parser_busy_is_given_up(reader, tmp_path):
     with pytest.raises(TooSlowError, match=r"^reading it took longer than 1 s$"):
         passages(reader, file(tmp_path, BUSY), Limits(seconds=1))
 
 
-def test_a_text_that_is_work_without_end_is_given_up(reader: Reader) -> None:
+def test_a_text_that_is_work_without_end_is_given_up(reader):
     limits = Limits(seconds_in_all=0.5)
     with pytest.raises(TooSlowError, match=r"^reading it took longer than "):
         passages(reader, Request("Name", "One word. " * 1_000_000), limits)
 
 
-def test_a_document_that_takes_too_much_memory_is_given_up(reader: Reader, tmp_path: Path) -> None:
+def test_a_document_that_takes_too_much_memory_is_given_up(reader, tmp_path):
     page = file(tmp_path, "<!doctype html><p>" + "<b>x</b>" * 600_000)
     sentence = "reading it needed more than 256 MiB of memory"
     assert reason(reader, page, Limits(memory=256 * 1024**2)) == sentence
     assert passages(reader, Request("Name", "The lamp is green.")) == ["The lamp is green."]
 
 
-def test_a_document_that_nobody_wants_the_rest_of_is_not_read_on(reader: Reader) -> None:
+def test_a_document_that_nobody_wants_the_rest_of_is_not_read_on(reader):
     parts = reader.read(Request("Name", "word " * 100_000))
     next(parts)
     parts.close()
@@ -138,7 +135,7 @@ def test_a_document_that_nobody_wants_the_rest_of_is_not_read_on(reader: Reader)
 
 
 @needs_proc
-def test_a_process_that_is_killed_is_told_and_replaced(reader: Reader) -> None:
+def test_a_process_that_is_killed_is_told_and_replaced(reader):
     parts = reader.read(Request("Name", "word " * 1_000_000))
     next(parts)
     os.kill(child_of(reader), signal.SIGKILL)
@@ -148,7 +145,7 @@ def test_a_process_that_is_killed_is_told_and_replaced(reader: Reader) -> None:
 
 
 @needs_proc
-def test_what_interrupts_a_terminal_does_not_end_reading(reader: Reader) -> None:
+def test_what_interrupts_a_terminal_does_not_end_reading(reader):
     passages(reader, Request("Name", "A text."))
     child = child_of(reader)
     os.kill(child, signal.SIGINT)
@@ -158,7 +155,7 @@ def test_what_interrupts_a_terminal_does_not_end_reading(reader: Reader) -> None
 
 
 @needs_proc
-def test_resting_leaves_no_process_behind(reader: Reader, tmp_path: Path) -> None:
+def test_resting_leaves_no_process_behind(reader, tmp_path):
     passages(reader, file(tmp_path, pdf("Text"), "a.pdf"))
     assert reader.is_running
     child = child_of(reader)
@@ -167,7 +164,7 @@ def test_resting_leaves_no_process_behind(reader: Reader, tmp_path: Path) -> Non
     assert not is_running(child)
 
 
-def test_a_closed_reader_reads_nothing_more(reader: Reader) -> None:
+def test_a_closed_reader_reads_nothing_more(reader):
     parts = reader.read(Request("Name", "word " * 1_000_000))
     next(parts)
     reader.close()
@@ -184,7 +181,7 @@ list(Reader().read(Request("Name", path=sys.argv[1], filename="a.html")))
 """
 
 
-def test_a_page_is_read_where_no_signal_ends_a_process_for_its_time(tmp_path: Path) -> None:
+def test_a_page_is_read_where_no_signal_ends_a_process_for_its_time(tmp_path):
     page = file(tmp_path, f"<html><p>{SENTENCE}")
     # As on Windows.
     program = "import signal\ndel signal.SIGXCPU\n" + _READ_A_PAGE
@@ -196,7 +193,7 @@ def test_a_page_is_read_where_no_signal_ends_a_process_for_its_time(tmp_path: Pa
 
 @needs_proc
 @pytest.mark.usefixtures("hanging_parser")
-def test_a_child_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
+def test_a_child_ends_when_its_parent_is_killed(tmp_path):
     page = file(tmp_path, "<html>")
     parent = subprocess.Popen([sys.executable, "-c", _READ_A_PAGE, page.path])
     try:
@@ -209,9 +206,7 @@ def test_a_child_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
 
 
 @needs_proc
-def test_the_child_has_no_key_and_no_file_of_the_service(
-    reader: Reader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_child_has_no_key_and_no_file_of_the_service(reader, tmp_path, monkeypatch):
     monkeypatch.setenv("KNOWLEDGE_BOT_API_KEY", "s3cret")
     with (tmp_path / "open").open("wb"):
         passages(reader, Request("Name", "A text."))
@@ -223,14 +218,14 @@ def test_the_child_has_no_key_and_no_file_of_the_service(
     assert all(one.startswith(("pipe:", "/dev/null")) for one in files), files
 
 
-def child_of(reader: Reader) -> int:
+def child_of(reader):
     """The process of a reader. Services of other tests may have some in this process too."""
     process = reader._process
     assert process is not None
     return process.pid
 
 
-def children(parent: int) -> set[int]:
+def children(parent):
     """The reading processes that a process has started and that have not ended."""
     found = set()
     for task in Path(f"/proc/{parent}/task").iterdir():
@@ -241,7 +236,7 @@ def children(parent: int) -> set[int]:
     return found
 
 
-def is_running(process: int) -> bool:
+def is_running(process):
     try:
         status = Path(f"/proc/{process}/stat").read_text()
     except FileNotFoundError:

@@ -19,7 +19,7 @@ They come in two sizes:
 """
 
 
-def test_each_statement_of_the_index_has_the_terms_that_it_stands_under() -> None:
+def test_each_statement_of_the_index_has_the_terms_that_it_stands_under():
     blocks = [*read_markdown(TEXT).blocks]
     body, vectors = indexed(blocks)
     headings, found = parted(body)
@@ -33,7 +33,7 @@ def test_each_statement_of_the_index_has_the_terms_that_it_stands_under() -> Non
     assert by_words["they are in the yard"][:1] == ["lamp"]
 
 
-def test_a_passage_of_headings_alone_is_found_by_them() -> None:
+def test_a_passage_of_headings_alone_is_found_by_them():
     headings, found = parted(indexed([*read_markdown("# Keys\n\n## Locks\n").blocks])[0])
     assert headings == ["key", "lock"]
     assert [own for _, own in found] == [["key"], ["lock"]]

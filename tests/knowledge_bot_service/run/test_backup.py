@@ -26,26 +26,26 @@ from waiting import until
 pytestmark = pytest.mark.integration
 
 
-def run(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
+def run(*arguments):
     return called(Path(), *arguments)
 
 
-def refused(*arguments: str | Path) -> str:
+def refused(*arguments):
     done = run(*arguments)
     assert done.returncode == 1
     assert done.stderr.startswith("Error: ")
     return done.stderr
 
 
-def ids_in(folder: Path) -> set[str]:
+def ids_in(folder):
     with closing(sqlite3.connect(folder / "knowledge.sqlite3")) as connection:
         return {row[0] for row in connection.execute("SELECT public_id FROM source")}
 
 
-def test_nothing_that_was_accepted_before_a_backup_is_missing_in_it(tmp_path: Path) -> None:
+def test_nothing_that_was_accepted_before_a_backup_is_missing_in_it(tmp_path):
     stop, accepted = threading.Event(), list[str]()
 
-    def feed(service: LocalService, number: int) -> None:
+    def feed(service, number):
         with client_of(service) as http:
             count = 0
             while not stop.is_set():
@@ -104,7 +104,7 @@ def test_nothing_that_was_accepted_before_a_backup_is_missing_in_it(tmp_path: Pa
 
 
 @pytest.fixture(scope="module")
-def backup(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def backup(tmp_path_factory):
     """A backup of a folder with a source, and a key of its own."""
     folder = tmp_path_factory.mktemp("backups")
     with InProcess(folder / "data") as service, client_of(service) as http:
@@ -115,7 +115,7 @@ def backup(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "backup.tar"
 
 
-def test_keys_of_the_folder_go_along(backup: Path, tmp_path: Path) -> None:
+def test_keys_of_the_folder_go_along(backup, tmp_path):
     run("restore", backup, "--data", tmp_path / "data")
     assert (tmp_path / "data").stat().st_mode & 0o777 == 0o700
     assert (
@@ -123,7 +123,7 @@ def test_keys_of_the_folder_go_along(backup: Path, tmp_path: Path) -> None:
     )
 
 
-def test_nothing_is_written_over(backup: Path, tmp_path: Path) -> None:
+def test_nothing_is_written_over(backup, tmp_path):
     before = backup.read_bytes()
     told = refused("backup", backup, "--data", backup.parent / "data")
     assert str(backup) in told
@@ -134,18 +134,18 @@ def test_nothing_is_written_over(backup: Path, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.rglob("*")] == ["data", "mine.txt"]
 
 
-def test_a_folder_in_use_is_not_restored_to(backup: Path, service: InProcess) -> None:
+def test_a_folder_in_use_is_not_restored_to(backup, service):
     assert "Stop the service" in refused("restore", backup, "--data", service.data)
     assert web.get(f"{service.base_url}/ping").status_code == 200
 
 
-def test_what_is_no_data_folder_is_not_backed_up(tmp_path: Path) -> None:
+def test_what_is_no_data_folder_is_not_backed_up(tmp_path):
     told = refused("backup", tmp_path / "b.tar", "--data", tmp_path / "none")
     assert str(tmp_path / "none") in told
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_for_backups_that_is_not_there_is_told(backup: Path, tmp_path: Path) -> None:
+def test_a_folder_for_backups_that_is_not_there_is_told(backup, tmp_path):
     told = refused("backup", tmp_path / "none/b.tar", "--data", backup.parent / "data")
     assert "No such file or directory" in told
 
@@ -153,10 +153,10 @@ def test_a_folder_for_backups_that_is_not_there_is_told(backup: Path, tmp_path: 
 MANIFEST, DATABASE = "kbot-backup.json", "knowledge.sqlite3"
 
 
-def changed(backup: Path, target: Path, change: str) -> Path:
+def changed(backup, target, change):
     """A copy of a backup in which something is wrong that its checksums do not tell."""
     with tarfile.open(backup) as old:
-        members = {one.name: old.extractfile(one).read() for one in old.getmembers()}  # type: ignore[union-attr]
+        members = {one.name: old.extractfile(one).read() for one in old.getmembers()}
     database = members[DATABASE]
     if change == "no database":
         del members[DATABASE]
@@ -195,26 +195,20 @@ def changed(backup: Path, target: Path, change: str) -> Path:
         ("link", "which no backup has"),
     ],
 )
-def test_a_backup_in_which_something_is_wrong_is_refused(
-    backup: Path, tmp_path: Path, change: str, told: str
-) -> None:
+def test_a_backup_in_which_something_is_wrong_is_refused(backup, tmp_path, change, told):
     file = changed(backup, tmp_path / "changed.tar", change)
     assert told in refused("restore", file, "--data", tmp_path / "data")
     assert [path.name for path in tmp_path.iterdir()] == ["changed.tar"]
 
 
-def test_a_backup_of_the_first_format_has_no_checksums_and_is_restored(
-    backup: Path, tmp_path: Path
-) -> None:
+def test_a_backup_of_the_first_format_has_no_checksums_and_is_restored(backup, tmp_path):
     file = changed(backup, tmp_path / "changed.tar", "first format")
     assert run("restore", file, "--data", tmp_path / "data").returncode == 0
     assert ids_in(tmp_path / "data") == ids_in(backup.parent / "data")
 
 
 @pytest.mark.parametrize("text", [b"opens at nine", b'"role":"read"'])
-def test_a_text_that_was_changed_in_a_backup_is_noticed(
-    backup: Path, tmp_path: Path, text: bytes
-) -> None:
+def test_a_text_that_was_changed_in_a_backup_is_noticed(backup, tmp_path, text):
     content = backup.read_bytes()
     assert text in content
     (tmp_path / "changed.tar").write_bytes(content.replace(text, text[:-1] + b"#"))
@@ -223,7 +217,7 @@ def test_a_text_that_was_changed_in_a_backup_is_noticed(
     assert [path.name for path in tmp_path.iterdir()] == ["changed.tar"]
 
 
-def test_a_file_that_is_missing_in_a_backup_is_noticed(backup: Path, tmp_path: Path) -> None:
+def test_a_file_that_is_missing_in_a_backup_is_noticed(backup, tmp_path):
     with tarfile.open(backup) as old, tarfile.open(tmp_path / "less.tar", "w") as new:
         for member in old.getmembers():
             if member.name != "keys/kiosk":
@@ -233,7 +227,7 @@ def test_a_file_that_is_missing_in_a_backup_is_noticed(backup: Path, tmp_path: P
     assert [path.name for path in tmp_path.iterdir()] == ["less.tar"]
 
 
-def test_a_disk_that_is_full_is_told(backup: Path, tmp_path: Path) -> None:
+def test_a_disk_that_is_full_is_told(backup, tmp_path):
     # A file may have 20 KiB here, which is how a full disk looks to a program.
     command = shlex.join([*SERVE, "backup", f"{tmp_path}/b.tar", "--data", f"{backup.parent}/data"])
     done = subprocess.run(
@@ -248,7 +242,7 @@ def test_a_disk_that_is_full_is_told(backup: Path, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_is_empty_stays_the_one_it_was(backup: Path, tmp_path: Path) -> None:
+def test_a_folder_that_is_empty_stays_the_one_it_was(backup, tmp_path):
     (tmp_path / "volume").mkdir()
     before = (tmp_path / "volume").stat()
     # As /var/lib/kbot is a link where systemd makes a user for the service.
@@ -265,9 +259,7 @@ def test_a_folder_that_is_empty_stays_the_one_it_was(backup: Path, tmp_path: Pat
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to others")
-def test_what_root_restores_belongs_to_the_owner_of_the_folder(
-    backup: Path, tmp_path: Path
-) -> None:
+def test_what_root_restores_belongs_to_the_owner_of_the_folder(backup, tmp_path):
     (tmp_path / "data").mkdir()
     os.chown(tmp_path / "data", 10001, 10001)
     done = run("restore", backup, "--data", tmp_path / "data")
@@ -280,7 +272,7 @@ def test_what_root_restores_belongs_to_the_owner_of_the_folder(
     assert f"chown -R USER: {tmp_path}/new" in done.stderr
 
 
-def test_what_is_no_backup_is_refused(backup: Path, tmp_path: Path) -> None:
+def test_what_is_no_backup_is_refused(backup, tmp_path):
     for content in (b"", b"not a tar" * 1000, backup.read_bytes()[:30_000]):
         (tmp_path / "odd.tar").write_bytes(content)
         told = refused("restore", tmp_path / "odd.tar", "--data", tmp_path / "data")
@@ -289,7 +281,7 @@ def test_what_is_no_backup_is_refused(backup: Path, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["odd.tar"]
 
 
-def test_the_chats_of_the_gateway_go_along(tmp_path: Path) -> None:
+def test_the_chats_of_the_gateway_go_along(tmp_path):
     with InProcess(tmp_path / "data") as service:
         heads = service.data / "heads.sqlite3"
         with closing(sqlite3.connect(heads, isolation_level=None)) as connection:

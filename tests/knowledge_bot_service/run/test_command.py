@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import sys
-from pathlib import Path
 
 import httpx
 import pytest
@@ -16,13 +15,11 @@ from serve_command import SERVE, called, key_in, serving
 pytestmark = pytest.mark.integration
 
 
-def bots(base_url: str, key: str) -> int:
+def bots(base_url, key):
     return httpx.get(f"{base_url}/bots", headers={"X-API-KEY": key}).status_code
 
 
-def test_it_prints_where_it_is_and_a_key_that_a_restart_keeps_and_ends_quietly(
-    tmp_path: Path,
-) -> None:
+def test_it_prints_where_it_is_and_a_key_that_a_restart_keeps_and_ends_quietly(tmp_path):
     told = f"Data:     {tmp_path / 'kbot-data'}"
     with serving(tmp_path) as (base_url, printed, process):
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+/public/v1", base_url)
@@ -59,8 +56,8 @@ def test_it_prints_where_it_is_and_a_key_that_a_restart_keeps_and_ends_quietly(
 
 
 def test_the_environments_key_is_taken_where_there_is_no_other_and_not_printed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, monkeypatch
+):
     monkeypatch.setenv("KNOWLEDGE_BOT_API_KEY", "key-of-the-environment")
     with serving(tmp_path) as (base_url, printed, _):
         assert bots(base_url, "key-of-the-environment") == 200
@@ -69,8 +66,8 @@ def test_the_environments_key_is_taken_where_there_is_no_other_and_not_printed(
 
 
 def test_a_file_declares_collections_bots_and_keys_and_options_come_before_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, monkeypatch
+):
     (tmp_path / "service.toml").write_text(
         'data = "elsewhere"\nhost = "0.0.0.0"\nport = 0\napi_keys = ["file-key"]\n'
         '[[collections]]\nid = "col_a"\nname = "A"\n'
@@ -97,7 +94,7 @@ def test_a_file_declares_collections_bots_and_keys_and_options_come_before_it(
         assert "in plain text" in printed
 
 
-def refused(folder: Path, *arguments: str) -> str:
+def refused(folder, *arguments):
     """What `kbot serve` says when it refuses to start."""
     done = subprocess.run(
         [*SERVE, *arguments], cwd=folder, capture_output=True, text=True, timeout=30, check=False
@@ -108,7 +105,7 @@ def refused(folder: Path, *arguments: str) -> str:
     return done.stderr
 
 
-def test_a_port_in_use_is_a_clear_error(tmp_path: Path) -> None:
+def test_a_port_in_use_is_a_clear_error(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         said = refused(tmp_path, "--port", port)
@@ -119,7 +116,7 @@ def test_a_port_in_use_is_a_clear_error(tmp_path: Path) -> None:
     assert "--port" in said
 
 
-def test_a_port_that_cannot_be_is_a_wrong_use(tmp_path: Path) -> None:
+def test_a_port_that_cannot_be_is_a_wrong_use(tmp_path):
     done = subprocess.run(
         [*SERVE, "--port", "99999"], cwd=tmp_path, capture_output=True, text=True, check=False
     )
@@ -129,9 +126,7 @@ def test_a_port_that_cannot_be_is_a_wrong_use(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", [(), ("keys", "list"), ("backup", "new.tar")])
-def test_a_configuration_that_is_not_there_is_a_wrong_use_also_beside_a_folder(
-    tmp_path: Path, command: tuple[str, ...]
-) -> None:
+def test_a_configuration_that_is_not_there_is_a_wrong_use_also_beside_a_folder(tmp_path, command):
     (tmp_path / "data").mkdir()
     done = called(tmp_path, *command, "--data", "data", "--config", "none.toml")
     assert done.returncode == 2
@@ -139,7 +134,7 @@ def test_a_configuration_that_is_not_there_is_a_wrong_use_also_beside_a_folder(
     assert list(tmp_path.rglob("*")) == [tmp_path / "data"]
 
 
-def test_what_it_cannot_start_with_is_a_clear_error(tmp_path: Path) -> None:
+def test_what_it_cannot_start_with_is_a_clear_error(tmp_path):
     (tmp_path / "file").touch()
     (tmp_path / "odd.toml").write_text("colour = 1\n")
     (tmp_path / "model.toml").write_text(
@@ -176,7 +171,7 @@ def test_what_it_cannot_start_with_is_a_clear_error(tmp_path: Path) -> None:
         assert expected in said
 
 
-def test_importing_the_command_loads_none_of_what_serving_needs() -> None:
+def test_importing_the_command_loads_none_of_what_serving_needs():
     program = (
         "import sys\n"
         "before = set(sys.modules)\n"

@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from configparser import RawConfigParser
 from pathlib import Path
 
@@ -24,7 +23,7 @@ DEPLOY = Path(__file__).parents[3] / "deploy"
 ROOT = DEPLOY.parent
 
 
-def instructions() -> list[tuple[str, str]]:
+def instructions():
     """The instructions of the container file, with their continuation lines."""
     text = (DEPLOY / "Containerfile").read_text("utf-8")
     lines = re.sub(r"^#.*\n", "", text, flags=re.MULTILINE).replace("\\\n", " ").splitlines()
@@ -33,24 +32,24 @@ def instructions() -> list[tuple[str, str]]:
     return found
 
 
-def last(name: str) -> str:
+def last(name):
     return [value for one, value in instructions() if one == name][-1]
 
 
-def unit() -> RawConfigParser:
+def unit():
     parser = RawConfigParser(strict=False)
-    parser.optionxform = str  # type: ignore[assignment,method-assign]
+    parser.optionxform = str
     parser.read(DEPLOY / "kbot.service", "utf-8")
     return parser
 
 
-def free_port() -> str:
+def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return str(probe.getsockname()[1])
 
 
-def runs(arguments: list[str], port: str) -> Iterator["subprocess.Popen[bytes]"]:
+def runs(arguments, port):
     process = subprocess.Popen(
         [*SERVE, *arguments],
         stdout=subprocess.DEVNULL,
@@ -64,9 +63,7 @@ def runs(arguments: list[str], port: str) -> Iterator["subprocess.Popen[bytes]"]
         process.wait()
 
 
-def test_the_container_runs_a_service_that_is_nobodys_root_and_stops_when_told(
-    tmp_path: Path,
-) -> None:
+def test_the_container_runs_a_service_that_is_nobodys_root_and_stops_when_told(tmp_path):
     names = [name for name, _ in instructions()]
     assert names.index("USER") > len(names) - 1 - names[::-1].index("RUN")
     assert last("USER") not in {"0", "root", "0:0"}
@@ -85,7 +82,7 @@ def test_the_container_runs_a_service_that_is_nobodys_root_and_stops_when_told(
     assert subprocess.run([sys.executable, *check], check=False, stderr=-3).returncode == 1
 
 
-def test_the_check_of_the_container_fails_where_the_service_is_not_ready() -> None:
+def test_the_check_of_the_container_fails_where_the_service_is_not_ready():
     check = json.loads(last("HEALTHCHECK").partition("CMD ")[2])[1:]
     with LocalService(settings={"limits": {"min_free_bytes": 2**60}}) as service:
         root = service.base_url.removesuffix("/public/v1")
@@ -94,7 +91,7 @@ def test_the_check_of_the_container_fails_where_the_service_is_not_ready() -> No
     assert done.returncode == 1
 
 
-def test_what_the_container_is_built_from_is_there() -> None:
+def test_what_the_container_is_built_from_is_there():
     copied = [value for name, value in instructions() if name == "COPY"]
     assert copied[0] == ". ."
     (command,) = (value for _, value in instructions() if "pip install" in value)
@@ -103,7 +100,7 @@ def test_what_the_container_is_built_from_is_there() -> None:
     assert all((ROOT / folder / "pyproject.toml").is_file() for folder in installed)
 
 
-def test_the_container_installs_the_versions_of_the_lock(tmp_path: Path) -> None:
+def test_the_container_installs_the_versions_of_the_lock(tmp_path):
     (command,) = (value for _, value in instructions() if "pip install" in value)
     (made,) = re.findall(r"&& (sed .*?) > (/\S+) ", command)
     assert f"--constraint {made[1]}" in command
@@ -113,14 +110,14 @@ def test_the_container_installs_the_versions_of_the_lock(tmp_path: Path) -> None
     assert all(re.fullmatch(r"[a-z0-9.\[\],_-]+==[^ ]+( ;.*)?", line) for line in lines)
 
 
-def test_the_unit_has_a_bound_of_memory_that_ends_no_more_than_one_process() -> None:
+def test_the_unit_has_a_bound_of_memory_that_ends_no_more_than_one_process():
     service = unit()["Service"]
     # Five processes read, each 1 GiB at most.
     assert int(service["MemoryMax"].removesuffix("G")) >= 6
     assert service["OOMPolicy"] == "continue"
 
 
-def test_the_unit_runs_a_service(tmp_path: Path) -> None:
+def test_the_unit_runs_a_service(tmp_path):
     (tmp_path / "kbot.toml").write_text('api_keys = ["key-of-the-unit"]\n')
     program, serve, *arguments = shlex.split(unit()["Service"]["ExecStart"])
     assert (Path(program).name, serve) == ("kbot", "serve")
@@ -137,7 +134,7 @@ def test_the_unit_runs_a_service(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
-def test_systemd_finds_nothing_wrong_with_the_unit(tmp_path: Path) -> None:
+def test_systemd_finds_nothing_wrong_with_the_unit(tmp_path):
     text = (DEPLOY / "kbot.service").read_text("utf-8")
     (tmp_path / "kbot.service").write_text(text.replace("/opt/kbot/bin/kbot", sys.executable))
     done = subprocess.run(

@@ -1,7 +1,6 @@
 """`kbot serve --with FOLDER`: one command that serves, feeds a folder, and watches it."""
 
 import signal
-from pathlib import Path
 
 import httpx
 import pytest
@@ -16,7 +15,7 @@ QUESTION = "What does a reminder cost?"
 
 
 @pytest.fixture
-def handbook(tmp_path: Path) -> Path:
+def handbook(tmp_path):
     folder = tmp_path / "handbook"
     folder.mkdir()
     (folder / "fees.md").write_text("A reminder costs two euros.")
@@ -24,18 +23,18 @@ def handbook(tmp_path: Path) -> Path:
     return folder
 
 
-def names(http: httpx.Client) -> list[str]:
+def names(http):
     listed = http.get("/sources", params={"status": "ready"}).json()["value"]["data"]
     return sorted(one["name"] for one in listed)
 
 
-def client(base_url: str, printed: str) -> httpx.Client:
+def client(base_url, printed):
     return httpx.Client(base_url=base_url, headers={"X-API-KEY": key_in(printed)}, timeout=30)
 
 
 def test_it_feeds_what_is_there_and_what_changes_and_a_restart_sends_nothing_again(
-    tmp_path: Path, handbook: Path
-) -> None:
+    tmp_path, handbook
+):
     log = tmp_path / "printed.txt"
     with serving(tmp_path, "--with", "handbook") as (base_url, printed, process):
         # Everything that a person needs next, and nothing else.
@@ -69,9 +68,7 @@ def test_it_feeds_what_is_there_and_what_changes_and_a_restart_sends_nothing_aga
     assert "--port" in done.stderr
 
 
-def test_a_restored_backup_is_sent_what_changed_since_and_nothing_twice(
-    tmp_path: Path, handbook: Path
-) -> None:
+def test_a_restored_backup_is_sent_what_changed_since_and_nothing_twice(tmp_path, handbook):
     for number in range(60):
         (handbook / f"{number}.md").write_text(f"The depot {number} is dry.")
     log, made = tmp_path / "printed.txt", []
@@ -98,14 +95,14 @@ def test_a_restored_backup_is_sent_what_changed_since_and_nothing_twice(
             assert sorted(one["name"] for one in listed) == everything
 
 
-def total(http: httpx.Client) -> int:
+def total(http):
     # The service ends a connection that rests, as while a backup is made.
     asked = http.get("/sources", params={"counts": True}, headers={"Connection": "close"})
     counts = asked.json()["value"]["counts"]
     return sum(counts.values())
 
 
-def test_what_holds_keys_and_what_it_writes_itself_is_not_fed(tmp_path: Path) -> None:
+def test_what_holds_keys_and_what_it_writes_itself_is_not_fed(tmp_path):
     (tmp_path / "kbot.toml").write_text(
         '[[keys]]\nname = "owner"\nrole = "manage"\nkey = "key-of-the-owner"\n'
         '[[keys]]\nname = "other"\nrole = "read"\nkey_file = "other.key"\n'
@@ -124,7 +121,7 @@ def test_what_holds_keys_and_what_it_writes_itself_is_not_fed(tmp_path: Path) ->
             assert names(http) == ["hours.md"]
 
 
-def test_what_cannot_be_fed_is_told_before_anything_is_made(tmp_path: Path, handbook: Path) -> None:
+def test_what_cannot_be_fed_is_told_before_anything_is_made(tmp_path, handbook):
     (tmp_path / "several.toml").write_text(
         'collections = [{id = "col_a", name = "A"}, {id = "col_b", name = "B"}]\n'
         'bots = [{id = "bot_a", name = "A", collections = ["col_a"]}]\n'
@@ -145,8 +142,8 @@ def test_what_cannot_be_fed_is_told_before_anything_is_made(tmp_path: Path, hand
 
 
 def test_many_that_vanish_at_once_are_removed_by_themselves_and_a_renamed_folder_sends_nothing(
-    tmp_path: Path, handbook: Path
-) -> None:
+    tmp_path, handbook
+):
     for number in range(30):
         (handbook / f"{number}.md").write_text(f"The depot {number} is dry.")
     log = tmp_path / "printed.txt"

@@ -23,7 +23,7 @@ from waiting import until
 pytestmark = pytest.mark.integration
 
 
-def test_it_answers_at_once_shows_no_key_and_leaves_nothing_behind() -> None:
+def test_it_answers_at_once_shows_no_key_and_leaves_nothing_behind():
     with LocalService() as service:
         assert httpx.get(f"{service.base_url}/ping").json() == "pong"
         assert service.base_url.endswith("/public/v1")
@@ -47,7 +47,7 @@ def test_it_answers_at_once_shows_no_key_and_leaves_nothing_behind() -> None:
         os.kill(pid, 0)
 
 
-def test_collections_and_bots_may_be_ids_alone() -> None:
+def test_collections_and_bots_may_be_ids_alone():
     with InProcess(collections=["col_a", "col_b"], bots=["bot_x"]) as service:
         assert value_of_bots(service) == [("bot_x", "bot_x")]
         with client_of(service) as http:
@@ -56,15 +56,13 @@ def test_collections_and_bots_may_be_ids_alone() -> None:
             assert "Ruth" in ask(http, "Who keeps the canoes?", bot="bot_x")["answer"]
 
 
-def value_of_bots(service: InProcess | LocalService) -> list[tuple[str, str]]:
+def value_of_bots(service):
     with client_of(service) as http:
         return [(bot["id"], bot["name"]) for bot in value_of(http.get("/bots"))["data"]]
 
 
 @pytest.mark.parametrize("keeps", [False, True])
-def test_the_child_ends_when_its_parent_is_killed_and_leaves_what_is_to_be_kept(
-    tmp_path: Path, keeps: bool
-) -> None:
+def test_the_child_ends_when_its_parent_is_killed_and_leaves_what_is_to_be_kept(tmp_path, keeps):
     program = (
         "import time; from knowledge_bot_service import LocalService\n"
         f"with LocalService({str(tmp_path) if keeps else None!r}) as service:\n"
@@ -81,20 +79,18 @@ def test_the_child_ends_when_its_parent_is_killed_and_leaves_what_is_to_be_kept(
     assert Path(data).exists() == keeps
 
 
-def wait_until_gone(pid: int) -> None:
+def wait_until_gone(pid):
     assert until(lambda: not _lives(pid), 30)
 
 
-def _lives(pid: int) -> bool:
+def _lives(pid):
     try:
         return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
     except FileNotFoundError:
         return False
 
 
-def test_what_was_accepted_is_ready_after_a_kill_at_that_moment(
-    served: LocalService, served_http: httpx.Client
-) -> None:
+def test_what_was_accepted_is_ready_after_a_kill_at_that_moment(served, served_http):
     add_text(served_http, "Gate 1", "Gate number 1 has the code 177.")
     served.kill()
     with pytest.raises(httpx.TransportError):
@@ -115,11 +111,11 @@ def test_what_was_accepted_is_ready_after_a_kill_at_that_moment(
     assert [one["id"] for one in listed] == [first["conversation_id"]]
 
 
-def test_kill_9_under_load_loses_nothing_and_does_nothing_half_or_twice(tmp_path: Path) -> None:
+def test_kill_9_under_load_loses_nothing_and_does_nothing_half_or_twice(tmp_path):
     text = "\n\n".join(f"Paragraph {number} of a long text. " * 20 for number in range(100))
     accepted: dict[str, str] = {}
 
-    def send(worker: int) -> None:
+    def send(worker):
         """Send what was sent before a kill again, with the same keys, and go on."""
         with client_of(service) as http:
             for number in range(1000):
@@ -166,9 +162,7 @@ def test_kill_9_under_load_loses_nothing_and_does_nothing_half_or_twice(tmp_path
     database.close()
 
 
-def test_a_source_that_was_being_read_when_the_service_ended_three_times_is_given_up(
-    tmp_path: Path,
-) -> None:
+def test_a_source_that_was_being_read_when_the_service_ended_three_times_is_given_up(tmp_path):
     service = InProcess(tmp_path)
     with service:
         pass
@@ -192,9 +186,7 @@ def test_a_source_that_was_being_read_when_the_service_ended_three_times_is_give
     assert "3 attempts" in str(given_up.reason)
 
 
-def test_a_source_that_is_long_in_writing_survives_any_number_of_kills_and_a_stop(
-    tmp_path: Path,
-) -> None:
+def test_a_source_that_is_long_in_writing_survives_any_number_of_kills_and_a_stop(tmp_path):
     with LocalService(tmp_path) as service:
         with client_of(service) as http:
             add_text(http, "Long", "Some words of a text. " * 20_000, collection="col_default")
@@ -210,16 +202,14 @@ def test_a_source_that_is_long_in_writing_survives_any_number_of_kills_and_a_sto
         assert service.sources()[0].status == "ready"
 
 
-def wait_for_writing(folder: Path) -> None:
+def wait_for_writing(folder):
     writing = "SELECT 1 FROM source JOIN passage ON source = source.id WHERE status = 'processing'"
     with closing(sqlite3.connect(folder / "knowledge.sqlite3")) as database:
         assert until(lambda: database.execute(writing).fetchone() is not None)
 
 
 @pytest.mark.timeout(60)
-def test_what_is_unfinished_is_named_and_stopping_meanwhile_counts_no_attempt(
-    tmp_path: Path,
-) -> None:
+def test_what_is_unfinished_is_named_and_stopping_meanwhile_counts_no_attempt(tmp_path):
     with InProcess(tmp_path) as service, client_of(service) as http:
         add_text(http, "Endless", "Some words of a text. " * 200_000, collection="col_default")
         with pytest.raises(TimeoutError, match=r"Endless \(src_\w+\) p"):
@@ -234,18 +224,14 @@ def test_what_is_unfinished_is_named_and_stopping_meanwhile_counts_no_attempt(
         database.close()
 
 
-def test_a_folder_in_use_is_a_clear_error_and_its_service_ends_cleanly_when_told(
-    served: LocalService,
-) -> None:
+def test_a_folder_in_use_is_a_clear_error_and_its_service_ends_cleanly_when_told(served):
     with pytest.raises(LocalServiceError, match="in use by another service"):
         LocalService(served.data).start()
     os.kill(served.pid, signal.SIGTERM)
     wait_until_gone(served.pid)
 
 
-def test_wrong_values_leave_no_folder_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wrong_values_leave_no_folder_behind(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with pytest.raises(SettingsError) as caught:
         LocalService(bots={"bot_x": ["col_missing"]})
@@ -254,24 +240,22 @@ def test_wrong_values_leave_no_folder_behind(
     assert "col_missing" in str(caught.value)
 
 
-def test_settings_that_json_does_not_have_start_no_process(tmp_path: Path) -> None:
+def test_settings_that_json_does_not_have_start_no_process(tmp_path):
     service = LocalService(settings={"data": tmp_path})
     with pytest.raises(TypeError), service:
         pass
     assert not _runs(service)
 
 
-def test_a_file_in_the_working_folder_is_no_module_of_the_service(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_in_the_working_folder_is_no_module_of_the_service(tmp_path, monkeypatch):
     (tmp_path / "uvicorn.py").write_text("print('not the server')")
     monkeypatch.chdir(tmp_path)
     with LocalService() as service, client_of(service) as http:
         assert http.get("/bots").status_code == 200
 
 
-def test_a_start_that_is_interrupted_leaves_no_process() -> None:
-    def interrupt(*_: object) -> None:
+def test_a_start_that_is_interrupted_leaves_no_process():
+    def interrupt(*_):
         raise KeyboardInterrupt
 
     previous = signal.signal(signal.SIGUSR1, interrupt)
@@ -287,14 +271,14 @@ def test_a_start_that_is_interrupted_leaves_no_process() -> None:
     assert not _runs(service)
 
 
-def _runs(service: LocalService) -> bool:
+def _runs(service):
     try:
         return _lives(service.pid)
     except LocalServiceError:
         return False
 
 
-def test_nothing_secret_is_printed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_nothing_secret_is_printed(tmp_path, capfd):
     with LocalService(tmp_path) as service, client_of(service) as http:
         page = {"name": "Page", "collections": ["col_default"], "url": "http://127.0.0.1:1/"}
         page["headers"] = [{"name": "Cookie", "value": "secret-cookie"}]

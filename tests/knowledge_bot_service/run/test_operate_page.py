@@ -24,13 +24,11 @@ PAGE = Path(__file__).parents[3] / "docs/service/operate.md"
 TEXT = PAGE.read_text("utf-8")
 
 
-def blocks(kind: str) -> list[str]:
+def blocks(kind):
     return re.findall(rf"^```{kind}\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
 
 
-def test_its_configuration_starts_a_service_with_its_keys_and_limits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_its_configuration_starts_a_service_with_its_keys_and_limits(tmp_path, monkeypatch):
     configuration, departments = blocks("toml")
     theirs = '[[collections]]\nid = "col_hr"\nname = "HR"\n'
     theirs += '[[bots]]\nid = "bot_hr"\nname = "HR"\ncollections = ["col_hr"]\n'
@@ -69,7 +67,7 @@ def test_its_configuration_starts_a_service_with_its_keys_and_limits(
         assert httpx.get(f"{root}/v1/models", headers=wrong).status_code == 401
 
 
-def test_its_lines_of_the_log_and_its_metrics_are_those_of_the_service(tmp_path: Path) -> None:
+def test_its_lines_of_the_log_and_its_metrics_are_those_of_the_service(tmp_path):
     with serving(tmp_path) as (base_url, printed, _process):
         httpx.get(f"{base_url}/ping")
         httpx.post(
@@ -82,7 +80,7 @@ def test_its_lines_of_the_log_and_its_metrics_are_those_of_the_service(tmp_path:
         httpx.get(f"{base_url}/bots", headers={"X-API-KEY": "wrong"})
         told = httpx.get(base_url.replace("/public/v1", "/metrics")).text
 
-    def shape(line: str) -> str:
+    def shape(line):
         line = re.sub(r"^\S+T\S+", "TIME", line)
         line = re.sub(r"src_[0-9a-f]+", "ID", line)
         line = re.sub(r"(info|warning) \S+", r"\1 CLIENT", line)
@@ -99,7 +97,7 @@ def test_its_lines_of_the_log_and_its_metrics_are_those_of_the_service(tmp_path:
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
-def test_its_day_goes_as_it_is_told(tmp_path: Path) -> None:
+def test_its_day_goes_as_it_is_told(tmp_path):
     (tmp_path / "older").mkdir()
     stored = Path(__file__).parents[1] / "stored/version-1.sqlite3.gz"
     (tmp_path / "older/knowledge.sqlite3").write_bytes(gzip.decompress(stored.read_bytes()))
@@ -120,7 +118,7 @@ def test_its_day_goes_as_it_is_told(tmp_path: Path) -> None:
     assert done.stdout.strip() == blocks("text")[-1].strip()
 
 
-def test_its_commands_for_keys_and_backups_run_in_their_order(tmp_path: Path) -> None:
+def test_its_commands_for_keys_and_backups_run_in_their_order(tmp_path):
     with serving(tmp_path, "--data", "data"):
         done = []
         for line in "".join(blocks("console")).splitlines():

@@ -4,7 +4,6 @@ import secrets
 import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
@@ -12,22 +11,22 @@ from knowledge_bot_service.store.database import Database, DatabaseClosedError
 from waiting import on_linux, open_files
 
 
-def add(name: str):
+def add(name):
     return lambda connection: (
         connection.execute("INSERT INTO collection (public_id) VALUES (?)", (name,)).lastrowid
     )
 
 
-def names(database: Database) -> list[str]:
+def names(database):
     rows = database.reader().execute("SELECT public_id FROM collection ORDER BY id")
     return [row["public_id"] for row in rows]
 
 
-def hold(database: Database) -> threading.Event:
+def hold(database):
     """Keep the writer busy until the event is set."""
     release, holding = threading.Event(), threading.Event()
 
-    def wait(connection: sqlite3.Connection) -> None:
+    def wait(connection):
         holding.set()
         release.wait(10)
 
@@ -36,7 +35,7 @@ def hold(database: Database) -> threading.Event:
     return release
 
 
-def test_what_waits_is_committed_together(database: Database, tmp_path: Path) -> None:
+def test_what_waits_is_committed_together(database, tmp_path):
     commits: list[str] = []
     database.write(lambda connection: connection.set_trace_callback(commits.append)).result()
     commits.clear()
@@ -49,8 +48,8 @@ def test_what_waits_is_committed_together(database: Database, tmp_path: Path) ->
     assert len(names(database)) == 100
 
 
-def test_an_error_undoes_its_own_work_alone(database: Database) -> None:
-    def half(connection: sqlite3.Connection) -> None:
+def test_an_error_undoes_its_own_work_alone(database):
+    def half(connection):
         add("half")(connection)
         raise KeyError("broken")
 
@@ -63,7 +62,7 @@ def test_an_error_undoes_its_own_work_alone(database: Database) -> None:
     assert names(database) == ["a", "b"]
 
 
-def test_clients_go_before_background_work(database: Database) -> None:
+def test_clients_go_before_background_work(database):
     release = hold(database)
     database.write(add("background"), background=1)
     database.write(add("more background"), background=1)
@@ -74,10 +73,10 @@ def test_clients_go_before_background_work(database: Database) -> None:
     assert names(database) == ["client", "background", "more background", "end"]
 
 
-def test_a_client_waits_for_one_background_operation_at_most(database: Database) -> None:
+def test_a_client_waits_for_one_background_operation_at_most(database):
     release, holding = threading.Event(), threading.Event()
 
-    def first(connection: sqlite3.Connection) -> None:
+    def first(connection):
         add("first")(connection)
         holding.set()
         release.wait(10)
@@ -91,10 +90,10 @@ def test_a_client_waits_for_one_background_operation_at_most(database: Database)
     assert names(database) == ["first", "client", "second", "third"]
 
 
-def test_clients_without_end_leave_background_work_its_turns(database: Database) -> None:
+def test_clients_without_end_leave_background_work_its_turns(database):
     ended = threading.Event()
 
-    def client(connection: sqlite3.Connection) -> None:
+    def client(connection):
         add(secrets.token_hex())(connection)
         if not ended.is_set():
             database.write(client)
@@ -106,7 +105,7 @@ def test_clients_without_end_leave_background_work_its_turns(database: Database)
         ended.set()
 
 
-def test_a_cancelled_wait_does_not_undo_the_write(database: Database) -> None:
+def test_a_cancelled_wait_does_not_undo_the_write(database):
     release = hold(database)
     future = database.write(add("kept"))
     assert not future.cancel()
@@ -115,7 +114,7 @@ def test_a_cancelled_wait_does_not_undo_the_write(database: Database) -> None:
     assert names(database) == ["kept"]
 
 
-def test_closing_finishes_what_waits_and_refuses_the_rest(tmp_path: Path) -> None:
+def test_closing_finishes_what_waits_and_refuses_the_rest(tmp_path):
     database = Database(tmp_path / "test.sqlite3")
     release = hold(database)
     futures = [database.write(add(str(number)), background=number % 2 == 0) for number in range(9)]
@@ -126,13 +125,13 @@ def test_closing_finishes_what_waits_and_refuses_the_rest(tmp_path: Path) -> Non
         database.write(add("late"))
 
 
-def test_readers_cannot_write(database: Database) -> None:
+def test_readers_cannot_write(database):
     with pytest.raises(sqlite3.OperationalError, match="readonly"):
         database.reader().execute("DELETE FROM collection")
 
 
 @on_linux
-def test_threads_that_have_ended_keep_no_connection(database: Database, tmp_path: Path) -> None:
+def test_threads_that_have_ended_keep_no_connection(database, tmp_path):
     for _ in range(20):
         thread = threading.Thread(target=names, args=(database,))
         thread.start()

@@ -4,10 +4,8 @@ import sqlite3
 import threading
 import time
 import uuid
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -27,26 +25,24 @@ QUESTION = {"bot_id": "bot_one", "content": "Who sings in the lift?"}
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcess]:
+def service(tmp_path_factory):
     folder = tmp_path_factory.mktemp("idempotency")
     with InProcess(folder, collections=COLLECTIONS, bots=BOTS) as running:
         yield running
 
 
-def uuid7(age: float = 0.0) -> str:
+def uuid7(age=0.0):
     """A UUIDv7 that is so many seconds old (RFC 9562, section 5.7)."""
     born = int((time.time() - age) * 1000)
     bits = (uuid.uuid4().int & ((1 << 76) - 1)) | 7 << 76 | born << 80
     return str(uuid.UUID(int=bits & ~(0b11 << 62) | 0b10 << 62))
 
 
-def post(
-    http: httpx.Client, path: str, value: dict[str, Any], *keys: str, **more: Any
-) -> httpx.Response:
+def post(http, path, value, *keys, **more):
     return http.post(path, json={"value": value}, headers=[(KEY, key) for key in keys], **more)
 
 
-def upload(http: httpx.Client, key: str, content: bytes = b"Text.", **form: Any) -> httpx.Response:
+def upload(http, key, content=b"Text.", **form):
     fields = {"name": "File", "collections": ["col_one", "col_two"], **form}
     filename = fields.pop("filename", "file.txt")
     return http.post(
@@ -54,7 +50,7 @@ def upload(http: httpx.Client, key: str, content: bytes = b"Text.", **form: Any)
     )
 
 
-def sources(http: httpx.Client, name: str) -> list[dict[str, Any]]:
+def sources(http, name):
     found: list[dict[str, Any]] = value_of(http.get("/sources", params={"name": name}))["data"]
     return found
 
@@ -63,9 +59,7 @@ def sources(http: httpx.Client, name: str) -> list[dict[str, Any]]:
     ("path", "value"),
     [("/sources/write", TEXT), ("/sources/webpage", PAGE), ("/messages", QUESTION)],
 )
-def test_the_same_request_gets_the_first_answer_again(
-    http: httpx.Client, path: str, value: dict[str, Any]
-) -> None:
+def test_the_same_request_gets_the_first_answer_again(http, path, value):
     key = uuid7()
     first = post(http, path, value, key)
     assert (first.status_code, first.headers[KEY]) == (200, key)
@@ -101,8 +95,8 @@ def test_the_same_request_gets_the_first_answer_again(
     ],
 )
 def test_another_request_with_the_key_is_refused_and_told_what_the_first_created(
-    http: httpx.Client, path: str, value: dict[str, Any], change: dict[str, Any]
-) -> None:
+    http, path, value, change
+):
     key = uuid7()
     first = value_of(post(http, path, value, key))
     refused = post(http, path, value | change, key)
@@ -112,14 +106,14 @@ def test_another_request_with_the_key_is_refused_and_told_what_the_first_created
     assert value_of(post(http, path, value, key)) == first
 
 
-def test_a_key_is_one_for_all_paths(http: httpx.Client) -> None:
+def test_a_key_is_one_for_all_paths(http):
     key = uuid7()
     post(http, "/sources/write", TEXT, key)
     assert post(http, "/messages", QUESTION, key).status_code == 422
     assert upload(http, key).status_code == 422
 
 
-def test_the_order_of_collections_and_spaces_in_json_are_no_difference(http: httpx.Client) -> None:
+def test_the_order_of_collections_and_spaces_in_json_are_no_difference(http):
     key = uuid7()
     value = TEXT | {"collections": ["col_one", "col_two"]}
     first = post(http, "/sources/write", value, key)
@@ -130,9 +124,7 @@ def test_the_order_of_collections_and_spaces_in_json_are_no_difference(http: htt
     assert http.post("/sources/write", content=body, headers=headers).json() == first.json()
 
 
-def test_an_upload_is_compared_by_its_parts_and_leaves_no_second_file(
-    service: InProcess, http: httpx.Client
-) -> None:
+def test_an_upload_is_compared_by_its_parts_and_leaves_no_second_file(service, http):
     key = uuid7()
     first = upload(http, key)
     for form in ({}, {"collections": '["col_two", "col_one"]'}):
@@ -153,7 +145,7 @@ def test_an_upload_is_compared_by_its_parts_and_leaves_no_second_file(
 @pytest.mark.parametrize(
     "keys", [("",), ('""',), ("k" * 256,), ("one", "two"), ("one", "one"), ("one, two",)]
 )
-def test_what_is_no_key_is_a_400(http: httpx.Client, keys: tuple[str, ...]) -> None:
+def test_what_is_no_key_is_a_400(http, keys):
     name = f"Text {uuid.uuid4()}"
     response = post(http, "/sources/write", TEXT | {"name": name}, *keys)
     assert problem_of(response, 400)["code"] == "invalid_request"
@@ -161,14 +153,14 @@ def test_what_is_no_key_is_a_400(http: httpx.Client, keys: tuple[str, ...]) -> N
 
 
 @pytest.mark.parametrize("key", ["k" * 255, f'"{"q" * 255}"', "7", "ß", "a key"])
-def test_any_other_key_is_honoured(http: httpx.Client, key: str) -> None:
+def test_any_other_key_is_honoured(http, key):
     headers = [(KEY.encode(), key.encode("latin-1"))]
     answers = [http.post("/sources/write", json={"value": TEXT}, headers=headers) for _ in range(2)]
     assert value_of(answers[0]) == value_of(answers[1])
     assert answers[1].headers[REPLAYED] == "true"
 
 
-def test_a_key_that_is_too_old_is_never_executed(http: httpx.Client) -> None:
+def test_a_key_that_is_too_old_is_never_executed(http):
     name = f"Text {uuid.uuid4()}"
     response = post(http, "/sources/write", TEXT | {"name": name}, uuid7(WEEK + 60))
     assert problem_of(response, 412)["code"] == "idempotency_key_expired"
@@ -177,12 +169,12 @@ def test_a_key_that_is_too_old_is_never_executed(http: httpx.Client) -> None:
     assert post(http, "/sources/write", TEXT | {"name": name}, uuid7(WEEK - 60)).is_success
 
 
-def with_wrong_key(http: httpx.Client) -> httpx.Client:
+def with_wrong_key(http):
     wrong = {"X-API-KEY": "wrong"}
     return httpx.Client(base_url=http.base_url, headers=wrong, transport=Transport())
 
 
-def test_what_was_refused_leaves_the_key_free(http: httpx.Client) -> None:
+def test_what_was_refused_leaves_the_key_free(http):
     key = uuid7()
     unknown = post(http, "/sources/write", TEXT | {"collections": ["col_lost"]}, key)
     assert (problem_of(unknown, 400)["code"], unknown.headers[KEY]) == ("unknown_collection", key)
@@ -196,7 +188,7 @@ def test_what_was_refused_leaves_the_key_free(http: httpx.Client) -> None:
     problem_of(post(with_wrong_key(http), "/sources/write", TEXT, key), 401)
 
 
-def test_a_source_that_is_deleted_stays_the_answer(http: httpx.Client) -> None:
+def test_a_source_that_is_deleted_stays_the_answer(http):
     key = uuid7()
     first = post(http, "/sources/write", TEXT, key)
     assert http.delete(f"/sources/{value_of(first)['id']}").status_code == 204
@@ -204,7 +196,7 @@ def test_a_source_that_is_deleted_stays_the_answer(http: httpx.Client) -> None:
     assert (again.headers[REPLAYED], again.json()) == ("true", first.json())
 
 
-def test_other_methods_take_no_key(http: httpx.Client) -> None:
+def test_other_methods_take_no_key(http):
     key = uuid7()
     source = value_of(post(http, "/sources/write", TEXT, key))["id"]
     for method, path, body in (
@@ -217,14 +209,12 @@ def test_other_methods_take_no_key(http: httpx.Client) -> None:
         assert KEY not in response.headers
 
 
-def test_of_requests_at_once_one_is_done(service: InProcess, http: httpx.Client) -> None:
+def test_of_requests_at_once_one_is_done(service, http):
     for number in range(5):
         name, key = f"At once {number}", uuid7()
         together = threading.Barrier(8)
 
-        def send(
-            name: str = name, key: str = key, together: threading.Barrier = together
-        ) -> httpx.Response:
+        def send(name=name, key=key, together=together):
             with client_of(service) as mine:
                 together.wait()
                 return post(mine, "/sources/write", TEXT | {"name": name}, key)
@@ -236,7 +226,7 @@ def test_of_requests_at_once_one_is_done(service: InProcess, http: httpx.Client)
         assert len(sources(http, name)) == 1
 
 
-def test_keys_outlive_the_service_and_are_forgotten_when_they_may_be(tmp_path: Path) -> None:
+def test_keys_outlive_the_service_and_are_forgotten_when_they_may_be(tmp_path):
     keys = [uuid7(), "not a UUID"]
     with InProcess(tmp_path, collections=COLLECTIONS, bots=BOTS) as service:
         with client_of(service) as http:
@@ -257,7 +247,7 @@ def test_keys_outlive_the_service_and_are_forgotten_when_they_may_be(tmp_path: P
             assert post(http, "/sources/write", TEXT, keys[1]).json() != first[1]
 
 
-def test_a_key_is_kept_for_a_week_after_its_first_use_too(tmp_path: Path) -> None:
+def test_a_key_is_kept_for_a_week_after_its_first_use_too(tmp_path):
     with (
         InProcess(tmp_path, collections=COLLECTIONS, bots=BOTS) as service,
         client_of(service) as http,
@@ -274,9 +264,7 @@ def test_a_key_is_kept_for_a_week_after_its_first_use_too(tmp_path: Path) -> Non
 
 
 @pytest.fixture
-def slow(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[tuple[OnAPort, threading.Event, ScriptedServer]]:
+def slow(tmp_path, monkeypatch):
     """A service whose answers are worded when the event is set."""
     monkeypatch.setattr("knowledge_bot_service.store.idempotency._PATIENCE", 1.0)  # seconds
     may_answer = threading.Event()
@@ -296,13 +284,11 @@ def slow(
     endpoint.stop()
 
 
-def test_a_request_whose_key_is_in_use_is_told_to_come_again(
-    slow: tuple[OnAPort, threading.Event, ScriptedServer],
-) -> None:
+def test_a_request_whose_key_is_in_use_is_told_to_come_again(slow):
     service, may_answer, endpoint = slow
     key = uuid7()
 
-    def send() -> httpx.Response:
+    def send():
         with client_of(service) as mine:
             return post(mine, "/messages", QUESTION, key)
 
@@ -321,9 +307,7 @@ def test_a_request_whose_key_is_in_use_is_told_to_come_again(
     assert len(endpoint.requests) == 1
 
 
-def test_a_client_that_hangs_up_gets_its_answer_when_it_comes_again(
-    slow: tuple[OnAPort, threading.Event, ScriptedServer],
-) -> None:
+def test_a_client_that_hangs_up_gets_its_answer_when_it_comes_again(slow):
     service, may_answer, endpoint = slow
     key = uuid7()
     with client_of(service) as http:

@@ -28,7 +28,7 @@ SETTINGS = {
 }
 
 
-def stored(version: int, folder: Path) -> Path:
+def stored(version, folder):
     """The data folder of an earlier version's service."""
     folder.mkdir()
     database = folder / "knowledge.sqlite3"
@@ -37,14 +37,14 @@ def stored(version: int, folder: Path) -> Path:
     return folder
 
 
-def ask(service: InProcess, question: str, conversation: str | None = None) -> str:
+def ask(service, question, conversation=None):
     value = {"bot_id": "bot_guide", "content": question, "conversation_id": conversation}
     with client_of(service) as http:
         answer = http.post("/messages", json={"value": value})
     return answer.raise_for_status().json()["value"]["answer"]
 
 
-def schema_of(database: Path) -> tuple[int, set[tuple[str, ...]]]:
+def schema_of(database):
     """The version, every table with its columns, and every index with its definition."""
     with closing(sqlite3.connect(database)) as connection:
         version = connection.execute("PRAGMA user_version").fetchone()[0]
@@ -58,7 +58,7 @@ def schema_of(database: Path) -> tuple[int, set[tuple[str, ...]]]:
 
 
 @pytest.mark.parametrize("version", range(1, VERSION))
-def test_a_folder_of_an_earlier_version_goes_on(version: int, tmp_path: Path) -> None:
+def test_a_folder_of_an_earlier_version_goes_on(version, tmp_path):
     folder = stored(version, tmp_path / "data")
     with InProcess(folder, **SETTINGS) as service:
         service.wait_until_ready()
@@ -93,7 +93,7 @@ def test_a_folder_of_an_earlier_version_goes_on(version: int, tmp_path: Path) ->
     )
 
 
-def versions_of(folder: Path) -> dict[str, int]:
+def versions_of(folder):
     """The version of the database, and of each copy beside it."""
     found = {}
     for file in folder.glob("knowledge.sqlite3*"):
@@ -103,7 +103,7 @@ def versions_of(folder: Path) -> dict[str, int]:
     return found
 
 
-def test_a_copy_of_the_older_version_is_kept_and_named_in_the_log(tmp_path: Path) -> None:
+def test_a_copy_of_the_older_version_is_kept_and_named_in_the_log(tmp_path):
     folder = stored(1, tmp_path / "data")
     before = schema_of(folder / "knowledge.sqlite3")
     with serving(tmp_path, "--data", "data") as (_, _printed, _process):
@@ -118,7 +118,7 @@ def test_a_copy_of_the_older_version_is_kept_and_named_in_the_log(tmp_path: Path
 
 
 @pytest.mark.slow
-def test_an_upgrade_that_is_killed_loses_nothing(tmp_path: Path) -> None:
+def test_an_upgrade_that_is_killed_loses_nothing(tmp_path):
     folder = stored(1, tmp_path / "data")
     with closing(sqlite3.connect(folder / "knowledge.sqlite3")) as connection, connection:
         connection.execute("PRAGMA synchronous = OFF")
@@ -160,7 +160,7 @@ def test_an_upgrade_that_is_killed_loses_nothing(tmp_path: Path) -> None:
         assert connection.execute("SELECT count(*) FROM passage").fetchone()[0] == held + 1
 
 
-def test_a_folder_of_a_later_version_is_left_as_it_is(tmp_path: Path) -> None:
+def test_a_folder_of_a_later_version_is_left_as_it_is(tmp_path):
     with InProcess(tmp_path / "data"):
         pass
     database = tmp_path / "data" / "knowledge.sqlite3"
@@ -179,9 +179,7 @@ def test_a_folder_of_a_later_version_is_left_as_it_is(tmp_path: Path) -> None:
         ("no database", r"cannot open the database .*not a database"),
     ],
 )
-def test_what_is_no_database_of_a_service_is_left_as_it_is(
-    tmp_path: Path, kind: str, told: str
-) -> None:
+def test_what_is_no_database_of_a_service_is_left_as_it_is(tmp_path, kind, told):
     (tmp_path / "data").mkdir()
     database = tmp_path / "data" / "knowledge.sqlite3"
     if kind == "no database":

@@ -1,13 +1,10 @@
 """Claiming sources: those that are not done, however many are."""
 
 from knowledge_bot.models import Collection
-from knowledge_bot_service.store.database import Database
 from knowledge_bot_service.store.sources import Material, SourceDetails, Store
 
 
-def test_sources_are_claimed_without_going_through_those_that_are_done(
-    database: Database,
-) -> None:
+def test_sources_are_claimed_without_going_through_those_that_are_done(database):
     store = Store(database, ["col_one"])
     done = [(f"src_{number}",) for number in range(20_000)]
     database.write(

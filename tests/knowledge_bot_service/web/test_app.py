@@ -3,14 +3,12 @@
 import json
 import re
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import httpx
 import pytest
 
-from in_process import InProcess, web
+from in_process import web
 from service_calls import add_text, ask, problem_of, value_of
 
 TEXT = {"name": "Rules", "collections": ["col_one"], "content": "Nobody sings in the lift."}
@@ -19,14 +17,12 @@ MESSAGE = {"bot_id": "bot_one", "content": "Who sings in the lift?"}
 POSTS = {"/sources/write": TEXT, "/sources/webpage": PAGE, "/messages": MESSAGE}
 
 
-def test_ping_answers_pong_as_json_without_a_key(service: InProcess) -> None:
+def test_ping_answers_pong_as_json_without_a_key(service):
     response = web.get(f"{service.base_url}/ping")
     assert (response.status_code, response.json()) == (200, "pong")
 
 
-def test_collections_and_bots_are_listed_wrapped_with_the_documented_fields_only(
-    http: httpx.Client,
-) -> None:
+def test_collections_and_bots_are_listed_wrapped_with_the_documented_fields_only(http):
     assert value_of(http.get("/collections"))["data"][0] == {"id": "col_one", "name": "Handbook"}
     assert value_of(http.get("/bots"))["data"][:2] == [
         {"id": "bot_one", "name": "Guide"},
@@ -35,9 +31,7 @@ def test_collections_and_bots_are_listed_wrapped_with_the_documented_fields_only
 
 
 @pytest.mark.parametrize("path", ["/sources/write", "/sources/webpage"])
-def test_a_created_source_is_pending_and_has_the_documented_fields(
-    http: httpx.Client, path: str
-) -> None:
+def test_a_created_source_is_pending_and_has_the_documented_fields(http, path):
     body = POSTS[path] | {"collections": ["col_two", "col_one", "col_two"]}
     source = value_of(http.post(path, json={"value": body}))
     assert {"collections", "created_at", "id", "name", "status"} < set(source)
@@ -54,9 +48,7 @@ def test_a_created_source_is_pending_and_has_the_documented_fields(
     assert abs(source["created_at"] - time.time() * 1000) < 60_000
 
 
-def test_a_message_has_the_documented_fields_and_its_sources_and_starts_a_conversation(
-    http: httpx.Client,
-) -> None:
+def test_a_message_has_the_documented_fields_and_its_sources_and_starts_a_conversation(http):
     message = ask(http, "What is the tallest chimney?")
     assert sorted(message) == ["answer", "conversation_id", "created_at", "found", "id", "sources"]
     assert message["id"].startswith("msg_")
@@ -65,9 +57,7 @@ def test_a_message_has_the_documented_fields_and_its_sources_and_starts_a_conver
     assert {"id": message["conversation_id"], "name": "What is the tallest chimney?"} in listed
 
 
-def test_a_conversation_keeps_its_id_and_the_name_of_its_first_question(
-    http: httpx.Client,
-) -> None:
+def test_a_conversation_keeps_its_id_and_the_name_of_its_first_question(http):
     first = ask(http, "Word " * 100, bot="bot_two")
     again = ask(http, "And then?", first["conversation_id"], bot="bot_two")
     assert again["conversation_id"] == first["conversation_id"]
@@ -87,9 +77,7 @@ def test_a_conversation_keeps_its_id_and_the_name_of_its_first_question(
     + [("GET", "/sources"), ("POST", "/search")],
 )
 @pytest.mark.parametrize("key", [None, "wrong", "schlüssel"])
-def test_everything_but_ping_needs_the_right_key(
-    service: InProcess, method: str, path: str, key: str | None
-) -> None:
+def test_everything_but_ping_needs_the_right_key(service, method, path, key):
     headers = {} if key is None else {"X-API-KEY": key.encode()}
     body = {"value": POSTS.get(path, {})}
     response = web.request(method, service.base_url + path, headers=headers, json=body)
@@ -107,15 +95,13 @@ def test_everything_but_ping_needs_the_right_key(
         ("/messages", {"conversation_id": "conv_x"}, "unknown_conversation", "conv_x"),
     ],
 )
-def test_an_unknown_id_is_named(
-    http: httpx.Client, path: str, change: dict[str, Any], code: str, named: str
-) -> None:
+def test_an_unknown_id_is_named(http, path, change, code, named):
     problem = problem_of(http.post(path, json={"value": POSTS[path] | change}), 400)
     assert problem["code"] == code
     assert named in problem["message"]
 
 
-def test_a_conversation_of_another_bot_is_not_found(http: httpx.Client) -> None:
+def test_a_conversation_of_another_bot_is_not_found(http):
     conversation = ask(http, "Whose is it?", bot="bot_two")["conversation_id"]
     body = MESSAGE | {"conversation_id": conversation}
     problem = problem_of(http.post("/messages", json={"value": body}), 404)
@@ -152,9 +138,7 @@ def test_a_conversation_of_another_bot_is_not_found(http: httpx.Client) -> None:
         ("/messages", {"conversation_id": 5}),
     ],
 )
-def test_a_field_that_is_not_as_documented_is_a_400_that_names_it(
-    http: httpx.Client, path: str, change: dict[str, Any]
-) -> None:
+def test_a_field_that_is_not_as_documented_is_a_400_that_names_it(http, path, change):
     problem = problem_of(http.post(path, json={"value": POSTS[path] | change}), 400)
     assert problem["code"] == "invalid_request"
     assert f"value.{next(iter(change))}" in problem["message"]
@@ -163,7 +147,7 @@ def test_a_field_that_is_not_as_documented_is_a_400_that_names_it(
         assert word not in problem["message"]
 
 
-def test_a_refused_header_value_is_not_repeated(http: httpx.Client) -> None:
+def test_a_refused_header_value_is_not_repeated(http):
     body = PAGE | {"headers": [{"name": "Cookie", "value": "secret-cookie\n"}]}
     assert "secret-cookie" not in http.post("/sources/webpage", json={"value": body}).text
 
@@ -187,9 +171,7 @@ def test_a_refused_header_value_is_not_repeated(http: httpx.Client) -> None:
     ],
     ids=lambda content: content[:16].decode("latin-1"),
 )
-def test_a_body_that_is_not_the_wrapped_object_is_a_400(
-    http: httpx.Client, path: str, content: bytes
-) -> None:
+def test_a_body_that_is_not_the_wrapped_object_is_a_400(http, path, content):
     response = http.post(path, content=content, headers={"Content-Type": "application/json"})
     assert problem_of(response, 400)["code"] == "invalid_request"
 
@@ -198,7 +180,7 @@ def test_a_body_that_is_not_the_wrapped_object_is_a_400(
     ("path", "field"),
     [(path, field) for path, body in POSTS.items() for field, value in body.items() if value != []],
 )
-def test_a_lone_surrogate_is_a_400(http: httpx.Client, path: str, field: str) -> None:
+def test_a_lone_surrogate_is_a_400(http, path, field):
     bad: Any = ["\ud800"] if field == "collections" else "\ud800"
     content = json.dumps({"value": POSTS[path] | {field: bad}})
     response = http.post(path, content=content, headers={"Content-Type": "application/json"})
@@ -209,7 +191,7 @@ def test_a_lone_surrogate_is_a_400(http: httpx.Client, path: str, field: str) ->
     "content_type",
     [None, "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"],
 )
-def test_a_wrong_content_type_is_a_400(http: httpx.Client, content_type: str | None) -> None:
+def test_a_wrong_content_type_is_a_400(http, content_type):
     headers = {} if content_type is None else {"Content-Type": content_type}
     response = http.post("/messages", content=json.dumps({"value": MESSAGE}), headers=headers)
     assert problem_of(response, 400)["code"] == "unsupported_media_type"
@@ -223,22 +205,20 @@ def test_a_wrong_content_type_is_a_400(http: httpx.Client, content_type: str | N
         ("DELETE", "/messages", 405, "method_not_allowed"),
     ],
 )
-def test_what_is_not_at_a_path_is_told(
-    http: httpx.Client, method: str, path: str, status: int, code: str
-) -> None:
+def test_what_is_not_at_a_path_is_told(http, method, path, status, code):
     response = http.request(method, path)
     assert problem_of(response, status)["code"] == code
     assert response.headers.get("Allow") == ("POST" if status == 405 else None)
 
 
-def test_a_text_over_the_limit_is_a_413(http: httpx.Client) -> None:
+def test_a_text_over_the_limit_is_a_413(http):
     body = TEXT | {"content": "word " * 500_000}
     problem = problem_of(http.post("/sources/write", json={"value": body}), 413)
     assert "2,000,000 bytes" in problem["message"]
 
 
-def test_a_chunked_body_over_the_limit_is_a_413(http: httpx.Client) -> None:
-    def chunks() -> Iterator[bytes]:
+def test_a_chunked_body_over_the_limit_is_a_413(http):
+    def chunks():
         yield b'{"value": {"content": "'
         for _ in range(50):
             yield b"word " * 10_000
@@ -249,7 +229,7 @@ def test_a_chunked_body_over_the_limit_is_a_413(http: httpx.Client) -> None:
     assert problem_of(response, 413)["code"] == "too_large"
 
 
-def test_a_body_of_the_limit_is_taken(http: httpx.Client) -> None:
+def test_a_body_of_the_limit_is_taken(http):
     body = {"value": {"name": "Long", "collections": ["col_empty"], "content": "?"}}
     body["value"]["content"] = "é" * ((2_000_000 - len(json.dumps(body))) // 2)
     content = json.dumps(body, ensure_ascii=False).encode()
@@ -259,7 +239,7 @@ def test_a_body_of_the_limit_is_taken(http: httpx.Client) -> None:
     )
 
 
-def test_the_description_says_what_happens(service: InProcess) -> None:
+def test_the_description_says_what_happens(service):
     root = service.base_url.removesuffix("/public/v1")
     description = web.get(f"{root}/openapi.json").json()
     assert sorted(description["paths"]) == [
@@ -291,7 +271,7 @@ def test_the_description_says_what_happens(service: InProcess) -> None:
         assert operation["security"] == [{"APIKeyHeader": []}]
 
 
-def test_ids_are_named_to_those_who_have_a_key(service: InProcess) -> None:
+def test_ids_are_named_to_those_who_have_a_key(service):
     address = f"{service.base_url.removesuffix('/public/v1')}/openapi.json"
     for headers in ({}, {"X-API-KEY": "wrong"}):
         assert "col_one" not in web.get(address, headers=headers).text
@@ -320,7 +300,7 @@ def test_ids_are_named_to_those_who_have_a_key(service: InProcess) -> None:
     ],
 )
 @pytest.mark.parametrize("path", ["/sources/write", "/sources/webpage"])
-def test_a_name_that_forges_another_is_refused(http: httpx.Client, path: str, name: str) -> None:
+def test_a_name_that_forges_another_is_refused(http, path, name):
     value = {"name": name, "collections": ["col_one"], "content": "Text.", "url": "http://x.org/"}
     problem = problem_of(http.post(path, json={"value": value}), 400)
     assert problem["message"].startswith("value.name: ")
@@ -342,14 +322,12 @@ def test_a_name_that_forges_another_is_refused(http: httpx.Client, path: str, na
         "x" * 1000,
     ],
 )
-def test_any_other_name_is_kept_as_it_is(http: httpx.Client, name: str) -> None:
+def test_any_other_name_is_kept_as_it_is(http, name):
     assert add_text(http, name, "A text.")["name"] == name
 
 
-def test_wrong_keys_without_end_wait_and_are_logged_no_more(
-    fresh: InProcess, caplog: pytest.LogCaptureFixture
-) -> None:
-    def bots(key: str) -> int:
+def test_wrong_keys_without_end_wait_and_are_logged_no_more(fresh, caplog):
+    def bots(key):
         return web.get(f"{fresh.base_url}/bots", headers={"X-API-KEY": key}).status_code
 
     # One after the other, and then many at once.

@@ -6,7 +6,6 @@ import re
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -25,7 +24,7 @@ Address = tuple[str, int]
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalService]:
+def service(tmp_path_factory):
     """A service that is short of patience."""
     limits = {"head_seconds": HEAD_SECONDS, "body_seconds": BODY_SECONDS}
     with LocalService(
@@ -35,23 +34,23 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalService]:
 
 
 @pytest.fixture
-def address(service: LocalService) -> Address:
+def address(service):
     return address_of(service.base_url)
 
 
-def address_of(base_url: str) -> Address:
+def address_of(base_url):
     found = httpx.URL(base_url)
     assert found.port is not None
     return found.host, found.port
 
 
-def resident(pid: int) -> int:
+def resident(pid):
     """The memory that a process has, in bytes."""
     (line,) = re.findall(r"VmRSS:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())
     return int(line) * 1024
 
 
-def everything(connection: socket.socket) -> bytes:
+def everything(connection):
     """What comes until the service closes."""
     received = bytearray()
     with contextlib.suppress(ConnectionError):
@@ -60,7 +59,7 @@ def everything(connection: socket.socket) -> bytes:
     return bytes(received)
 
 
-def answer(connection: socket.socket) -> tuple[int, dict[str, str]]:
+def answer(connection):
     """The status and the body of what comes until the service closes; (0, {}) is nothing."""
     received = everything(connection)
     if not received:
@@ -69,7 +68,7 @@ def answer(connection: socket.socket) -> tuple[int, dict[str, str]]:
     return int(head.split()[1]), json.loads(body)
 
 
-def flood(address: Address, start: bytes, block: bytes, size: int) -> tuple[int, dict[str, str]]:
+def flood(address, start, block, size):
     """Send a beginning, then blocks until the size is reached or the service has enough."""
     with socket.create_connection(address, timeout=20) as connection:
         connection.sendall(start)
@@ -94,9 +93,7 @@ FLOODS = {
 
 
 @pytest.mark.parametrize("what", FLOODS)
-def test_a_flood_without_a_key_takes_no_memory(
-    service: LocalService, address: Address, what: str
-) -> None:
+def test_a_flood_without_a_key_takes_no_memory(service, address, what):
     start, block = FLOODS[what]
     before = resident(service.pid)
     status, problem = flood(address, start, block, 40 * MIB)
@@ -116,9 +113,7 @@ def test_a_flood_without_a_key_takes_no_memory(
         ({f"X-{number}": "a" for number in range(250)}, 431),
     ],
 )
-def test_headers_are_bounded_in_size_and_number(
-    service: LocalService, headers: dict[str, str], status: int
-) -> None:
+def test_headers_are_bounded_in_size_and_number(service, headers, status):
     with client_of(service) as http:
         response = http.get("/bots", headers=headers)
     assert response.status_code == status
@@ -127,7 +122,7 @@ def test_headers_are_bounded_in_size_and_number(
 
 
 @pytest.mark.parametrize("sent", [b"SSH-2.0-OpenSSH", b"CONNECT x:443 HTTP/1.1", b"GET / HTTP/9"])
-def test_what_is_not_http_gets_a_problem(address: Address, sent: bytes) -> None:
+def test_what_is_not_http_gets_a_problem(address, sent):
     with socket.create_connection(address, timeout=20) as connection:
         connection.sendall(sent + b"\r\n\r\n")
         status, problem = answer(connection)
@@ -140,12 +135,12 @@ NOWHERE = b"GET /nowhere HTTP/1.1\r\nHost: x\r\n\r\n"
 LAST = b"GET /public/v1/ping HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 
 
-def statuses(connection: socket.socket) -> list[int]:
+def statuses(connection):
     """The statuses of all that comes until the service closes, in their order."""
     return [int(one) for one in re.findall(rb"HTTP/1.1 (\d{3}) ", everything(connection))]
 
 
-def posted(service: LocalService, length: int) -> bytes:
+def posted(service, length):
     """The head of a request that sends a text."""
     return (
         f"POST /public/v1/sources/write HTTP/1.1\r\nHost: x\r\nX-API-KEY: {service.api_key}\r\n"
@@ -154,9 +149,7 @@ def posted(service: LocalService, length: int) -> bytes:
 
 
 @pytest.mark.parametrize("what", ["few", "many", "behind a body", "no request after them"])
-def test_requests_that_are_sent_at_once_are_answered_in_their_order(
-    service: LocalService, address: Address, what: str
-) -> None:
+def test_requests_that_are_sent_at_once_are_answered_in_their_order(service, address, what):
     value = {"name": "Hours", "collections": ["col_default"], "content": "Open. " * 30_000}
     body = json.dumps({"value": value}).encode()
     sent, expected = {
@@ -173,7 +166,7 @@ def test_requests_that_are_sent_at_once_are_answered_in_their_order(
         assert statuses(connection) == expected
 
 
-def test_requests_at_once_behind_a_chunked_body_are_bounded(address: Address) -> None:
+def test_requests_at_once_behind_a_chunked_body_are_bounded(address):
     with socket.create_connection(address, timeout=20) as connection:
         connection.sendall(CHUNKED + b"1\r\na\r\n0\r\n\r\n" + PING * 100 + LAST)
         found = statuses(connection)
@@ -183,7 +176,7 @@ def test_requests_at_once_behind_a_chunked_body_are_bounded(address: Address) ->
     assert set(found[1:-1]) == {200}
 
 
-def test_requests_without_end_take_no_memory(service: LocalService, address: Address) -> None:
+def test_requests_without_end_take_no_memory(service, address):
     grown = []
     for _ in range(2):  # what a process takes once, in whichever test comes first, is not meant
         before = resident(service.pid)
@@ -200,9 +193,7 @@ def test_requests_without_end_take_no_memory(service: LocalService, address: Add
 @pytest.mark.parametrize(
     ("what", "drops"), [("head", 0), ("head", 10), ("body", 4)], ids=["silent", "head", "body"]
 )
-def test_a_request_that_does_not_end_or_drips_is_given_up(
-    service: LocalService, address: Address, what: str, drops: int
-) -> None:
+def test_a_request_that_does_not_end_or_drips_is_given_up(service, address, what, drops):
     start = time.monotonic()
     with socket.create_connection(address, timeout=20) as connection:
         connection.sendall(REQUEST if what == "head" else posted(service, 1_000_000))
@@ -215,13 +206,13 @@ def test_a_request_that_does_not_end_or_drips_is_given_up(
 
 
 @pytest.mark.parametrize("before", [b"", b"\r\n", REQUEST + b"\r\n"])
-def test_a_connection_that_is_not_used_is_closed(address: Address, before: bytes) -> None:
+def test_a_connection_that_is_not_used_is_closed(address, before):
     with socket.create_connection(address, timeout=20) as connection:
         connection.sendall(before)
         everything(connection)
 
 
-def test_an_upload_over_a_slow_line_arrives(service: LocalService) -> None:
+def test_an_upload_over_a_slow_line_arrives(service):
     boundary = b"b" * 20
     value = json.dumps({"name": "Slow", "collections": ["col_default"]}).encode()
     parts = [
@@ -231,7 +222,7 @@ def test_an_upload_over_a_slow_line_arrives(service: LocalService) -> None:
         b"\r\n--%s--\r\n" % boundary,
     ]
 
-    def slowly() -> Iterator[bytes]:
+    def slowly():
         for part in parts:
             time.sleep(0.1)
             yield part
@@ -245,7 +236,7 @@ def test_an_upload_over_a_slow_line_arrives(service: LocalService) -> None:
     assert response.status_code == 200, response.text
 
 
-def test_idle_connections_make_room_for_new_clients(tmp_path: Path) -> None:
+def test_idle_connections_make_room_for_new_clients(tmp_path):
     """As many files as the shell allows, and more connections than that."""
     log = tmp_path / "printed.txt"
     files = 200

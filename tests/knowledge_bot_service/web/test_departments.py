@@ -3,9 +3,7 @@
 import itertools
 import json
 import uuid
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -56,17 +54,17 @@ class Shared:
     both: str
     conversation: str
 
-    def client(self, key: str) -> httpx.Client:
+    def client(self, key):
         headers = {"X-API-KEY": f"key-of-{key}"}
         return httpx.Client(base_url=self.base_url, headers=headers, timeout=30)
 
     @property
-    def root(self) -> str:
+    def root(self):
         return self.base_url.removesuffix("/public/v1")
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
+def shared(tmp_path_factory):
     folder = tmp_path_factory.mktemp("departments")
     (folder / "kbot.toml").write_text(CONFIGURATION)
     with serving(folder, "--config", "kbot.toml") as (base_url, _, _process):
@@ -76,7 +74,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
             salaries = add_text(http, "salaries.txt", salary, "col_hr")["id"]
             printers = add_text(http, "printers.txt", "Paper is in room 7.", "col_it")["id"]
             body = {"name": "lunch.txt", "content": "Lunch is at noon."}
-            body["collections"] = ["col_hr", "col_it"]  # type: ignore[assignment]
+            body["collections"] = ["col_hr", "col_it"]
             both = value_of(http.post("/sources/write", json={"value": body}))["id"]
             told = ask(http, SALARY, bot="bot_hr")
             assert "5200" in told["answer"]
@@ -85,13 +83,13 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
 
 
 @pytest.fixture(params=["it-by-bot", "it-by-collection", "it-by-both"])
-def it(request: pytest.FixtureRequest, shared: Shared) -> Iterator[httpx.Client]:
+def it(request, shared):
     """A client of the other department, whatever its key is limited by."""
     with shared.client(request.param) as client:
         yield client
 
 
-def gets(shared: Shared) -> list[str]:
+def gets(shared):
     """The paths of everything that can be got: as described, and what the page gets besides."""
     described = httpx.get(f"{shared.root}/openapi.json").json()["paths"]
     paths = [path for path, methods in described.items() if "get" in methods]
@@ -101,7 +99,7 @@ def gets(shared: Shared) -> list[str]:
     return [*paths, "/openapi.json", "/healthz", "/metrics"]
 
 
-def filled(path: str, ids: list[str]) -> list[str]:
+def filled(path, ids):
     """A path with ids in all of its places, in every combination."""
     parts = path.replace("}", "{").split("{")
     fixed, places = parts[::2], len(parts) // 2
@@ -111,7 +109,7 @@ def filled(path: str, ids: list[str]) -> list[str]:
     ]
 
 
-def test_nothing_of_another_department_is_in_any_answer(shared: Shared, it: httpx.Client) -> None:
+def test_nothing_of_another_department_is_in_any_answer(shared, it):
     ids = [shared.salaries, shared.conversation, "bot_hr", "col_hr", shared.both, "bot_it"]
     queries = ("", "?collection=col_hr", "?name=salaries.txt", "?search=a&counts=true")
     found = 0
@@ -132,10 +130,8 @@ def test_nothing_of_another_department_is_in_any_answer(shared: Shared, it: http
     assert json.loads(it.get(f"{shared.root}/openapi.json").text.replace("col_it", "1"))
 
 
-def test_what_is_hidden_is_answered_as_if_it_was_not_there(
-    shared: Shared, it: httpx.Client
-) -> None:
-    def told(method: str, path: str, asked: str, **more: Any) -> tuple[int, str]:
+def test_what_is_hidden_is_answered_as_if_it_was_not_there(shared, it):
+    def told(method, path, asked, **more):
         answer = it.request(method, path, **more)
         assert answer.status_code >= 400 or answer.json()["value"]["data"] == []
         return answer.status_code, answer.text.replace(asked, "ID")
@@ -197,10 +193,8 @@ def test_what_is_hidden_is_answered_as_if_it_was_not_there(
         assert value_of(owner.get("/sources", params={"collection": "col_hr"}))["data"]
 
 
-def test_passages_of_another_department_are_neither_found_nor_read(
-    shared: Shared, it: httpx.Client
-) -> None:
-    def found(http: httpx.Client) -> list[dict[str, Any]]:
+def test_passages_of_another_department_are_neither_found_nor_read(shared, it):
+    def found(http):
         listed = value_of(http.post("/search", json={"value": {"query": SALARY}}))["data"]
         assert isinstance(listed, list)
         return listed
@@ -215,9 +209,7 @@ def test_passages_of_another_department_are_neither_found_nor_read(
         assert kiosk.get(f"/passages/{hidden['id']}").is_success
 
 
-def test_a_source_of_both_is_seen_and_neither_named_nor_changed(
-    shared: Shared, it: httpx.Client
-) -> None:
+def test_a_source_of_both_is_seen_and_neither_named_nor_changed(shared, it):
     address = f"/sources/{shared.both}"
     assert [one["id"] for one in value_of(it.get(address))["collections"]] == ["col_it"]
     body = {"value": {"name": "x", "collections": ["col_it"], "content": "x"}}
@@ -246,8 +238,8 @@ def test_a_source_of_both_is_seen_and_neither_named_nor_changed(
     ],
 )
 def test_a_source_that_is_to_move_is_seen_where_both_of_its_texts_are(
-    shared: Shared, before: list[str], after: list[str], read: int, deleted: int
-) -> None:
+    shared, before, after, read, deleted
+):
     with shared.client("the-owner") as owner, shared.client("it-by-collection") as it:
         body = {"name": "moves.txt", "collections": before, "content": "It moves."}
         added = value_of(owner.post("/sources/write", json={"value": body}))
@@ -265,7 +257,7 @@ def test_a_source_that_is_to_move_is_seen_where_both_of_its_texts_are(
         owner.delete(address)
 
 
-def test_a_department_manages_its_own(shared: Shared, it: httpx.Client) -> None:
+def test_a_department_manages_its_own(shared, it):
     source = add_text(it, "own.txt", "Cables are blue.", "col_it")["id"]
     listed = value_of(it.get("/sources", params={"name": "own.txt"}))
     assert [one["id"] for one in listed["data"]] == [source]
@@ -277,9 +269,7 @@ def test_a_department_manages_its_own(shared: Shared, it: httpx.Client) -> None:
     assert sum(counts.values()) == 2
 
 
-def test_what_was_done_for_another_is_not_told_by_its_idempotency_key(
-    shared: Shared, it: httpx.Client
-) -> None:
+def test_what_was_done_for_another_is_not_told_by_its_idempotency_key(shared, it):
     body = {"name": "bonus.txt", "collections": ["col_hr"], "content": "The bonus is 1 euro."}
     asked = {"bot_id": "bot_hr", "content": SALARY}
     for path, sent, code in (
@@ -304,7 +294,7 @@ def test_what_was_done_for_another_is_not_told_by_its_idempotency_key(
                 hr.delete(f"/sources/{value_of(first)['id']}")
 
 
-def test_a_department_is_told_what_its_own_key_created(it: httpx.Client) -> None:
+def test_a_department_is_told_what_its_own_key_created(it):
     body = {"name": "own.txt", "collections": ["col_it"], "content": "Own."}
     headers = {"Idempotency-Key": str(uuid.uuid4())}
     first = value_of(it.post("/sources/write", json={"value": body}, headers=headers))["id"]
@@ -314,7 +304,7 @@ def test_a_department_is_told_what_its_own_key_created(it: httpx.Client) -> None
     it.delete(f"/sources/{first}").raise_for_status()
 
 
-def test_a_bot_that_a_key_may_ask_answers_from_what_the_key_does_not_see(shared: Shared) -> None:
+def test_a_bot_that_a_key_may_ask_answers_from_what_the_key_does_not_see(shared):
     with shared.client("the-kiosk") as kiosk:
         told = ask(kiosk, SALARY, bot="bot_all")
         assert "5200" in told["answer"]
@@ -325,7 +315,7 @@ def test_a_bot_that_a_key_may_ask_answers_from_what_the_key_does_not_see(shared:
         assert value_of(kiosk.get("/collections"))["data"] == []
 
 
-async def test_what_is_mounted_sees_what_the_callers_key_sees(shared: Shared) -> None:
+async def test_what_is_mounted_sees_what_the_callers_key_sees(shared):
     bearer = {"Authorization": "Bearer key-of-it-by-both"}
     agent_of = openai.OpenAI(
         base_url=f"{shared.root}/v1", api_key="key-of-it-by-both", max_retries=0
@@ -355,7 +345,7 @@ async def test_what_is_mounted_sees_what_the_callers_key_sees(shared: Shared) ->
             assert "5200" not in refused.model_dump_json()
 
 
-def test_a_key_that_is_made_meanwhile_is_limited_too(tmp_path: Path) -> None:
+def test_a_key_that_is_made_meanwhile_is_limited_too(tmp_path):
     (tmp_path / "kbot.toml").write_text(CONFIGURATION)
     config = ("--config", "kbot.toml")
     limits = ("--bot", "bot_it", "--collection", "col_it", "--collection", "col_hr")

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,17 +22,17 @@ expected-statuses = ["2xx", "401", "403", "404", "409", "412", "422", "429", "5x
 
 
 @pytest.fixture
-def service(tmp_path: Path) -> Iterator[OnAPort]:
+def service(tmp_path):
     """A service that does not wait: what the sources are made from is nonsense here."""
     with OnAPort(tmp_path / "data", settings={"wait_for_sources": 0.0}) as running:
         yield running
 
 
-def description(service: OnAPort) -> str:
+def description(service):
     return service.base_url.removesuffix("/public/v1") + "/openapi.json"
 
 
-def contradictions(service: OnAPort, folder: Path, *options: str) -> str:
+def contradictions(service, folder, *options):
     """What schemathesis finds that the description does not say; empty for nothing."""
     (folder / "schemathesis.toml").write_text(CONFIGURATION)
     checked = subprocess.run(
@@ -53,13 +52,13 @@ def contradictions(service: OnAPort, folder: Path, *options: str) -> str:
     return "" if checked.returncode == 0 else checked.stdout + checked.stderr
 
 
-def test_the_description_is_true(service: OnAPort, tmp_path: Path) -> None:
+def test_the_description_is_true(service, tmp_path):
     found = contradictions(service, tmp_path, "--max-examples", "3", "--phases", "fuzzing")
     assert not found, found
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_the_description_is_true_in_200_examples(service: OnAPort, tmp_path: Path) -> None:
+def test_the_description_is_true_in_200_examples(service, tmp_path):
     found = contradictions(service, tmp_path, "--max-examples", "200")
     assert not found, found

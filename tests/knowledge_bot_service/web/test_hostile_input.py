@@ -7,10 +7,9 @@ import io
 import logging
 import re
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
-import httpx
 import pytest
 
 from document_files import SENTENCE
@@ -27,7 +26,7 @@ PATIENCE = 30
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalService]:
+def service(tmp_path_factory):
     """A service with the limits that it has by default."""
     folder = tmp_path_factory.mktemp("hostile")
     with LocalService(folder, bots=["bot_one"]) as running:
@@ -36,7 +35,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalService]:
 
 
 @pytest.fixture
-def http(service: LocalService) -> Iterator[httpx.Client]:
+def http(service):
     with client_of(service) as client:
         yield client
         # Still there, and in shape.
@@ -44,14 +43,14 @@ def http(service: LocalService) -> Iterator[httpx.Client]:
         assert peak_memory(service) < 1024 * MIB
 
 
-def peak_memory(service: LocalService) -> int:
+def peak_memory(service):
     """The most memory that the service itself has had, in bytes."""
     status = Path(f"/proc/{service.pid}/status").read_text()
     (line,) = [line for line in status.splitlines() if line.startswith("VmHWM")]
     return int(line.split()[1]) * 1024
 
 
-def bomb(size: int = 100 * MIB) -> bytes:
+def bomb(size=100 * MIB):
     """A Word document of a tenth of a megabyte that unpacks to `size` bytes."""
     packed = io.BytesIO()
     with (
@@ -64,7 +63,7 @@ def bomb(size: int = 100 * MIB) -> bytes:
     return packed.getvalue()
 
 
-def laughing_docx() -> bytes:
+def laughing_docx():
     """A Word document whose one word unfolds a billion times."""
     entities = '<!ENTITY a0 "lol">' + "".join(
         f'<!ENTITY a{number} "{f"&a{number - 1};" * 10}">' for number in range(1, 10)
@@ -83,7 +82,7 @@ FAILING: dict[str, tuple[Callable[[], bytes], str]] = {
 }
 
 
-def end_of(service: LocalService, source: str) -> tuple[str, str]:
+def end_of(service, source):
     """What became of a source, and why."""
     service.wait_until_ready(PATIENCE)
     (state,) = [state for state in service.sources() if state.id == source]
@@ -91,9 +90,7 @@ def end_of(service: LocalService, source: str) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("what", FAILING)
-def test_a_hostile_file_fails_with_its_reason(
-    service: LocalService, http: httpx.Client, what: str
-) -> None:
+def test_a_hostile_file_fails_with_its_reason(service, http, what):
     make, reason = FAILING[what]
     form = {"name": what, "collections": "col_default"}
     response = http.post("/sources/upload", data=form, files={"file": ("a.docx", make())})
@@ -104,9 +101,7 @@ def test_a_hostile_file_fails_with_its_reason(
 
 
 @pytest.mark.slow
-def test_a_text_of_50_mb_is_ready_within_a_minute(
-    service: LocalService, http: httpx.Client
-) -> None:
+def test_a_text_of_50_mb_is_ready_within_a_minute(service, http):
     paragraph = SENTENCE * 10 + "\n\n"
     content = paragraph * (50_000_000 // len(paragraph))
     body = {"name": "Text", "collections": ["col_default"], "content": content}

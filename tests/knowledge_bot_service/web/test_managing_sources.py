@@ -5,11 +5,7 @@ import re
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
-import httpx
 import pytest
 
 from document_files import pdf
@@ -22,38 +18,38 @@ REFUSAL = "I could not find that in my sources."
 LONG = "\n\n".join(f"Paragraph {number} says {'nothing ' * 60}new." for number in range(120))
 
 
-def own_service(folder: Path, **settings: object) -> InProcess:
+def own_service(folder, **settings):
     return InProcess(folder, collections=COLLECTIONS, bots=BOTS, settings=settings)
 
 
 @pytest.fixture
-def service(fresh: InProcess) -> InProcess:
+def service(fresh):
     """A service of each test's own, which `http` is a client of."""
     return fresh
 
 
 @pytest.fixture(scope="module")
-def anyones(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+def anyones(tmp_path_factory):
     """A client of one service for all tests that need it neither empty nor running."""
     folder = tmp_path_factory.mktemp("fresh")
     with own_service(folder) as running, client_of(running) as client:
         yield client
 
 
-def page(http: httpx.Client, path: str, method: str = "GET", **more: Any) -> httpx.Response:
+def page(http, path, method="GET", **more):
     root = str(http.base_url).removesuffix("/public/v1/")
     return http.request(method, f"{root}/page/{path}", **more)
 
 
-def listed(http: httpx.Client, **parameters: str | int | list[str]) -> dict[str, Any]:
+def listed(http, **parameters):
     return value_of(http.get("/sources", params=parameters))
 
 
-def names_of(http: httpx.Client, **parameters: str | int | list[str]) -> list[str]:
+def names_of(http, **parameters):
     return [one["name"] for one in listed(http, **parameters)["data"]]
 
 
-def standing(http: httpx.Client, source: str) -> dict[str, Any]:
+def standing(http, source):
     """Where a source stands; its revision is its ETag."""
     response = http.get(f"/sources/{source}")
     value = value_of(response)
@@ -61,26 +57,24 @@ def standing(http: httpx.Client, source: str) -> dict[str, Any]:
     return value
 
 
-def text_of(http: httpx.Client, source: str, **place: int) -> dict[str, Any]:
+def text_of(http, source, **place):
     return value_of(http.get(f"/sources/{source}/text", params=place))
 
 
-def replace(
-    http: httpx.Client, source: str, content: str, name: str = "Rules", **headers: str
-) -> httpx.Response:
+def replace(http, source, content, name="Rules", **headers):
     body = {"name": name, "collections": ["col_one"], "content": content}
     sent = {name.replace("_", "-"): value for name, value in headers.items()}
     return http.put(f"/sources/{source}/write", json={"value": body}, headers=sent)
 
 
-def replace_with_nothing(http: httpx.Client, source: str) -> httpx.Response:
+def replace_with_nothing(http, source):
     """Replace a source with a file that cannot be read."""
     form = {"name": "Opening", "collections": "col_one"}
     file = {"file": ("hours.pdf", b"%PDF-1.4 cut off", "application/pdf")}
     return http.put(f"/sources/{source}/upload", data=form, files=file)
 
 
-def left(service: InProcess) -> tuple[int, ...]:
+def left(service):
     """How many passages, rows of their index, collections of sources, jobs and removals exist."""
     file = service.data / "knowledge.sqlite3"
     with contextlib.closing(sqlite3.connect(file, timeout=30)) as database:
@@ -90,11 +84,11 @@ def left(service: InProcess) -> tuple[int, ...]:
         )
 
 
-def is_empty(service: InProcess) -> bool:
+def is_empty(service):
     return left(service) == (0, 0, 0, 0, 0) and not list((service.data / "material").iterdir())
 
 
-def test_a_list_is_searched_filtered_and_paged(http: httpx.Client, fresh: InProcess) -> None:
+def test_a_list_is_searched_filtered_and_paged(http, fresh):
     for number in range(5):
         add_text(http, f"Rule {number}", "No running.")
     add_text(http, "ÜBER die Regeln", "Nicht rennen.", "col_two")
@@ -119,9 +113,7 @@ def test_a_list_is_searched_filtered_and_paged(http: httpx.Client, fresh: InProc
     assert names == [f"Rule {number}" for number in (4, 3, 2, 1, 0)]
 
 
-def test_a_source_that_gets_a_new_text_keeps_its_place_in_the_list(
-    http: httpx.Client, fresh: InProcess
-) -> None:
+def test_a_source_that_gets_a_new_text_keeps_its_place_in_the_list(http, fresh):
     sources = [add_text(http, f"Rule {number}", "No running.")["id"] for number in range(4)]
     fresh.wait_until_ready()
     first = listed(http, limit=2, status=["pending", "processing", "ready"])
@@ -151,7 +143,7 @@ def test_a_source_that_gets_a_new_text_keeps_its_place_in_the_list(
         {"name": ["one", "other"]},
     ],
 )
-def test_a_list_that_cannot_be_is_a_400(anyones: httpx.Client, parameters: dict[str, Any]) -> None:
+def test_a_list_that_cannot_be_is_a_400(anyones, parameters):
     path = "/sources"
     if place := parameters.get("text"):
         path, parameters = f"/sources/{add_text(anyones, 'Rules', 'No running.')['id']}/text", place
@@ -159,7 +151,7 @@ def test_a_list_that_cannot_be_is_a_400(anyones: httpx.Client, parameters: dict[
     assert problem_of(response, 400)["code"] == "invalid_request"
 
 
-def test_a_text_is_read_in_its_order_page_by_page(http: httpx.Client, fresh: InProcess) -> None:
+def test_a_text_is_read_in_its_order_page_by_page(http, fresh):
     source = add_text(http, "Long", LONG)["id"]
     fresh.wait_until_ready()
     part = text_of(http, source, limit=100)
@@ -174,9 +166,7 @@ def test_a_text_is_read_in_its_order_page_by_page(http: httpx.Client, fresh: InP
     assert "\n\n".join(one["text"] for one in read).split() == LONG.split()
 
 
-def test_a_passage_that_an_answer_quotes_is_shown_with_what_is_before_it(
-    http: httpx.Client, fresh: InProcess
-) -> None:
+def test_a_passage_that_an_answer_quotes_is_shown_with_what_is_before_it(http, fresh):
     add_text(http, "Long", f"{LONG}\n\nThe canoes are kept by Ruth Okafor.\n\n{LONG}")
     fresh.wait_until_ready()
     cited = ask(http, "Where are the canoes kept by Ruth Okafor?")["sources"][0]
@@ -188,9 +178,7 @@ def test_a_passage_that_an_answer_quotes_is_shown_with_what_is_before_it(
     assert shown["previous"] is not None
 
 
-def test_a_deleted_source_is_gone_from_answers_at_once_and_from_the_folder_soon(
-    http: httpx.Client, fresh: InProcess
-) -> None:
+def test_a_deleted_source_is_gone_from_answers_at_once_and_from_the_folder_soon(http, fresh):
     source = add_text(http, "Canoes", f"The canoes are kept by Ruth Okafor.\n\n{LONG}")["id"]
     fresh.wait_until_ready()
     told = ask(http, "Where are the canoes kept by Ruth Okafor?")
@@ -211,10 +199,10 @@ def test_a_deleted_source_is_gone_from_answers_at_once_and_from_the_folder_soon(
     assert ask(http, "And the boats?", conversation)["conversation_id"] == conversation
 
 
-def test_nothing_of_a_deleted_source_stays_in_the_files(tmp_path: Path) -> None:
+def test_nothing_of_a_deleted_source_stays_in_the_files(tmp_path):
     with own_service(tmp_path / "data") as service, client_of(service) as http:
 
-        def files() -> bytes:
+        def files():
             found = [file for file in service.data.rglob("*") if file.is_file()]
             return b"".join(file.read_bytes() for file in found).lower()
 
@@ -235,7 +223,7 @@ def test_nothing_of_a_deleted_source_stays_in_the_files(tmp_path: Path) -> None:
         assert [word for word in (b"atrushk", b"ocelot", b"ggdrasi") if word in kept] == []
 
 
-def test_a_source_is_deleted_while_it_is_read(http: httpx.Client, fresh: InProcess) -> None:
+def test_a_source_is_deleted_while_it_is_read(http, fresh):
     texts = [add_text(http, f"Text {number}", f"{LONG}\n\n{number}") for number in range(12)]
     uploads = [
         value_of(
@@ -258,7 +246,7 @@ def test_a_source_is_deleted_while_it_is_read(http: httpx.Client, fresh: InProce
     assert time.monotonic() - started < 4
 
 
-def test_a_removal_goes_on_after_the_service_was_killed(tmp_path: Path) -> None:
+def test_a_removal_goes_on_after_the_service_was_killed(tmp_path):
     with LocalService(tmp_path / "data", collections=COLLECTIONS, bots=BOTS) as service:
         with client_of(service) as http:
             source = add_text(http, "Long", LONG * 30)["id"]
@@ -273,9 +261,7 @@ def test_a_removal_goes_on_after_the_service_was_killed(tmp_path: Path) -> None:
         assert service.sources() == []
 
 
-def test_passages_of_a_deleted_source_never_become_another_ones(
-    http: httpx.Client, fresh: InProcess
-) -> None:
+def test_passages_of_a_deleted_source_never_become_another_ones(http, fresh):
     source = add_text(http, "Secret", f"{LONG}\n\nThe canoes are kept by Ruth Okafor.")["id"]
     fresh.wait_until_ready()
     http.delete(f"/sources/{source}")
@@ -286,7 +272,7 @@ def test_passages_of_a_deleted_source_never_become_another_ones(
     assert ask(http, "Where are the canoes kept by Ruth Okafor?")["answer"] == REFUSAL
 
 
-def test_a_replacement_takes_over_when_it_is_ready(http: httpx.Client, fresh: InProcess) -> None:
+def test_a_replacement_takes_over_when_it_is_ready(http, fresh):
     older = add_text(http, "Opening", "The library opens at nine on Saturdays.")
     add_text(http, "Later", "Nobody sings in the lift.")
     fresh.wait_until_ready()
@@ -311,21 +297,19 @@ def test_a_replacement_takes_over_when_it_is_ready(http: httpx.Client, fresh: In
     assert "nine on Saturdays" not in "".join(passages_of(fresh))
 
 
-def told_of_saturday(http: httpx.Client) -> str:
+def told_of_saturday(http):
     """The answer at once: a question must not wait for the replacement."""
     answer: str = ask(http, "When does the library open on Saturdays?")["answer"]
     return answer
 
 
-def passages_of(service: InProcess) -> list[str]:
+def passages_of(service):
     file = service.data / "knowledge.sqlite3"
     with contextlib.closing(sqlite3.connect(file, timeout=30)) as database:
         return [row[0] for row in database.execute("SELECT text FROM passage")]
 
 
-def test_a_replacement_that_fails_leaves_the_old_text_and_says_why(
-    http: httpx.Client, fresh: InProcess
-) -> None:
+def test_a_replacement_that_fails_leaves_the_old_text_and_says_why(http, fresh):
     source = add_text(http, "Opening", "The library opens at nine on Saturdays.")["id"]
     fresh.wait_until_ready()
     before = standing(http, source)
@@ -347,9 +331,7 @@ def test_a_replacement_that_fails_leaves_the_old_text_and_says_why(
     assert listed(http, counts=True)["counts"] == {"ready": 1}
 
 
-def test_a_source_that_never_had_a_text_has_no_revision_that_is_ready(
-    http: httpx.Client, fresh: InProcess
-) -> None:
+def test_a_source_that_never_had_a_text_has_no_revision_that_is_ready(http, fresh):
     source = add_text(http, "Opening", LONG * 10)
     assert (source["ready_revision"], source["ready_at"]) == (None, None)
     accepted = value_of(replace_with_nothing(http, source["id"]))
@@ -360,7 +342,7 @@ def test_a_source_that_never_had_a_text_has_no_revision_that_is_ready(
     assert text_of(http, source["id"])["passages"] == []
 
 
-def test_only_the_revision_that_is_meant_is_changed(http: httpx.Client, fresh: InProcess) -> None:
+def test_only_the_revision_that_is_meant_is_changed(http, fresh):
     source = add_text(http, "Rules", "Nobody sings in the lift.")["id"]
     first = http.get(f"/sources/{source}").headers["ETag"]
     second = replace(http, source, "Somebody sings.", If_Match=first).headers["ETag"]
@@ -384,9 +366,7 @@ def test_only_the_revision_that_is_meant_is_changed(http: httpx.Client, fresh: I
     fresh.wait_until_ready()
 
 
-def test_a_replacement_whose_answer_was_lost_is_answered_as_done(
-    http: httpx.Client, fresh: InProcess
-) -> None:
+def test_a_replacement_whose_answer_was_lost_is_answered_as_done(http, fresh):
     source = add_text(http, "Rules", "Nobody sings in the lift.")["id"]
     fresh.wait_until_ready()
     first = http.get(f"/sources/{source}").headers["ETag"]
@@ -419,7 +399,7 @@ def test_a_replacement_whose_answer_was_lost_is_answered_as_done(
     assert not list((fresh.data / "material").iterdir())
 
 
-def test_a_source_is_renamed_without_being_read_again(http: httpx.Client, fresh: InProcess) -> None:
+def test_a_source_is_renamed_without_being_read_again(http, fresh):
     source = add_text(http, "Opening", "The library opens at nine on Saturdays.")["id"]
     fresh.wait_until_ready()
     before = standing(http, source)
@@ -442,9 +422,7 @@ def test_a_source_is_renamed_without_being_read_again(http: httpx.Client, fresh:
     assert problem_of(unknown, 404)["code"] == "unknown_source"
 
 
-def test_an_answer_names_the_revision_that_it_was_given_from(
-    http: httpx.Client, fresh: InProcess
-) -> None:
+def test_an_answer_names_the_revision_that_it_was_given_from(http, fresh):
     source = add_text(http, "Opening", "The library opens at nine on Saturdays.")["id"]
     fresh.wait_until_ready()
     first = standing(http, source)["revision"]
@@ -456,7 +434,7 @@ def test_an_answer_names_the_revision_that_it_was_given_from(
     assert ask(http, asked)["sources"][0]["revision"] == second != first
 
 
-def test_pages_without_text_are_a_warning(http: httpx.Client, fresh: InProcess) -> None:
+def test_pages_without_text_are_a_warning(http, fresh):
     form = {"name": "Scan", "collections": "col_one"}
     file = {"file": ("scan.pdf", pdf("Nobody sings.", "", "Nobody runs.", ""), "application/pdf")}
     source = value_of(http.post("/sources/upload", data=form, files=file))
@@ -468,7 +446,7 @@ def test_pages_without_text_are_a_warning(http: httpx.Client, fresh: InProcess) 
     assert shown["warnings"][0].endswith(": 2, 4")
 
 
-def test_the_last_of_several_replacements_wins(http: httpx.Client, fresh: InProcess) -> None:
+def test_the_last_of_several_replacements_wins(http, fresh):
     source = add_text(http, "Opening", f"{LONG * 4}\n\nThe library opens at eight on Saturdays.")
     for hour in ("nine", "ten", "eleven"):
         replace(http, source["id"], f"{LONG * 2}\n\nThe library opens at {hour} on Saturdays.")
@@ -484,7 +462,7 @@ def test_the_last_of_several_replacements_wins(http: httpx.Client, fresh: InProc
     assert fresh.sources() == []
 
 
-def test_a_replacement_survives_a_crash(tmp_path: Path) -> None:
+def test_a_replacement_survives_a_crash(tmp_path):
     with LocalService(tmp_path / "data", collections=COLLECTIONS, bots=BOTS) as service:
         with client_of(service) as http:
             source = add_text(http, "Opening", "The library opens at nine on Saturdays.")["id"]
@@ -499,7 +477,7 @@ def test_a_replacement_survives_a_crash(tmp_path: Path) -> None:
         assert [one.id for one in service.sources()] == [source]
 
 
-def test_the_quota_counts_what_is_there(tmp_path: Path) -> None:
+def test_the_quota_counts_what_is_there(tmp_path):
     with (
         own_service(tmp_path / "data", limits={"sources": 2}) as service,
         client_of(service) as http,
@@ -521,9 +499,7 @@ def test_the_quota_counts_what_is_there(tmp_path: Path) -> None:
         assert problem_of(http.post("/sources/write", json={"value": body}), 402)
 
 
-def test_a_method_that_a_source_does_not_have_is_told_all_that_it_has(
-    anyones: httpx.Client,
-) -> None:
+def test_a_method_that_a_source_does_not_have_is_told_all_that_it_has(anyones):
     for path, allowed in (("src_x", "DELETE, GET, PATCH"), ("write", "POST"), ("x/write", "PUT")):
         response = anyones.options(f"/sources/{path}")
         assert problem_of(response, 405)["code"] == "method_not_allowed"
@@ -542,7 +518,7 @@ CHANGES = [
 @pytest.mark.parametrize(
     ("role", "code"), [("read", "read_only_key"), ("write", "key_may_not_manage")]
 )
-def test_a_key_that_may_not_manage_changes_nothing(tmp_path: Path, role: str, code: str) -> None:
+def test_a_key_that_may_not_manage_changes_nothing(tmp_path, role, code):
     key = {"name": "other", "role": role, "key": "key-of-another"}
     with (
         own_service(tmp_path / "data", keys=[key]) as service,
@@ -560,7 +536,7 @@ def test_a_key_that_may_not_manage_changes_nothing(tmp_path: Path, role: str, co
 
 
 @pytest.mark.parametrize("source", ["src_" + "0" * 24, "x", "%00", "src_" + "x" * 300])
-def test_what_is_not_there_cannot_be_changed(anyones: httpx.Client, source: str) -> None:
+def test_what_is_not_there_cannot_be_changed(anyones, source):
     responses = [
         anyones.get(f"/sources/{source}"),
         anyones.get(f"/sources/{source}/text"),
@@ -575,9 +551,7 @@ def test_what_is_not_there_cannot_be_changed(anyones: httpx.Client, source: str)
     "change",
     [{"content": " "}, {"name": ""}, {"collections": ["col_x"]}, {"content": 7}],
 )
-def test_a_replacement_that_is_no_source_is_refused(
-    anyones: httpx.Client, change: dict[str, Any]
-) -> None:
+def test_a_replacement_that_is_no_source_is_refused(anyones, change):
     source = add_text(anyones, "Rules", "Nobody sings in the lift.")["id"]
     body = {"name": "Rules", "collections": ["col_one"], "content": "Text."} | change
     before = standing(anyones, source)["revision"]
@@ -585,9 +559,7 @@ def test_a_replacement_that_is_no_source_is_refused(
     assert standing(anyones, source)["revision"] == before
 
 
-def test_conversations_are_listed_newest_first_and_read_back(
-    http: httpx.Client, fresh: InProcess
-) -> None:
+def test_conversations_are_listed_newest_first_and_read_back(http, fresh):
     add_text(http, "Rules", "Nobody sings in the lift.")
     fresh.wait_until_ready()
     conversations = [ask(http, f"Question {number}?")["conversation_id"] for number in range(5)]
@@ -611,7 +583,7 @@ def test_conversations_are_listed_newest_first_and_read_back(
     assert older["next"] is None
 
 
-def test_a_conversation_of_another_bot_is_not_shown(anyones: httpx.Client) -> None:
+def test_a_conversation_of_another_bot_is_not_shown(anyones):
     conversation = ask(anyones, "Question?")["conversation_id"]
     for path in (
         f"bots/bot_two/conversations/{conversation}",
@@ -622,16 +594,14 @@ def test_a_conversation_of_another_bot_is_not_shown(anyones: httpx.Client) -> No
         assert problem_of(page(anyones, path), 404)["code"].startswith("unknown_")
 
 
-def test_a_question_is_answered_from_one_of_the_texts_whatever_is_replaced(
-    http: httpx.Client, fresh: InProcess
-) -> None:
+def test_a_question_is_answered_from_one_of_the_texts_whatever_is_replaced(http, fresh):
     # Each text says two things; what an answer says of one must be of the same text as the other.
     source = add_text(http, "Depot", depot(0))["id"]
     others = [add_text(http, f"Other {number}", depot_of_others(0))["id"] for number in range(5)]
     fresh.wait_until_ready()
     sent, over = [0], threading.Event()
 
-    def replace_all_the_time() -> None:
+    def replace_all_the_time():
         with client_of(fresh) as mine:
             for number in range(1, 25):
                 sent.append(number)
@@ -663,10 +633,10 @@ def test_a_question_is_answered_from_one_of_the_texts_whatever_is_replaced(
     assert newest == 24 or "gate 24." in ask(http, "At which gate does the depot open?")["answer"]
 
 
-def depot(number: int) -> str:
+def depot(number):
     said = f"The depot of Rua opens at gate {number}. Its key is number {number}."
     return f"{said}\n\n{LONG[: 3000 * (number % 3)]}"
 
 
-def depot_of_others(number: int) -> str:
+def depot_of_others(number):
     return f"Ropes are dried in shed {number}.\n\n{LONG[:2000]}"

@@ -5,7 +5,6 @@ import shutil
 import socket
 import sqlite3
 from datetime import datetime
-from pathlib import Path
 
 import httpx
 import pytest
@@ -21,11 +20,11 @@ from waiting import until
 pytestmark = pytest.mark.integration
 
 
-def root_of(base_url: str) -> str:
+def root_of(base_url):
     return base_url.removesuffix("/public/v1")
 
 
-def metrics_of(base_url: str) -> dict[tuple[str, ...], float]:
+def metrics_of(base_url):
     """Every sample by its name and the values of its labels."""
     answer = httpx.get(f"{root_of(base_url)}/metrics")
     assert answer.headers["content-type"].startswith("text/plain; version=")
@@ -36,9 +35,7 @@ def metrics_of(base_url: str) -> dict[tuple[str, ...], float]:
     }
 
 
-def test_a_service_that_works_says_so_without_a_key_until_its_folder_is_gone(
-    tmp_path: Path,
-) -> None:
+def test_a_service_that_works_says_so_without_a_key_until_its_folder_is_gone(tmp_path):
     with InProcess(tmp_path / "data") as service:
         address = f"{root_of(service.base_url)}/healthz"
         answer = web.get(address)
@@ -62,11 +59,11 @@ def test_a_service_that_works_says_so_without_a_key_until_its_folder_is_gone(
         assert "The data folder takes no writes: No such file" in answer.json()["disk"]
 
 
-def health_that_is(address: str, status: int) -> httpx.Response:
+def health_that_is(address, status):
     """Ask until it is so: an answer is given again for a second."""
     answers = []
 
-    def is_so() -> bool:
+    def is_so():
         answers.append(web.get(address, timeout=30))
         return answers[-1].status_code == status
 
@@ -74,7 +71,7 @@ def health_that_is(address: str, status: int) -> httpx.Response:
     return answers[-1]
 
 
-def test_too_little_room_on_the_disk_is_not_ready() -> None:
+def test_too_little_room_on_the_disk_is_not_ready():
     with InProcess(settings={"limits": {"min_free_bytes": 2**60}}) as service:
         answer = web.get(f"{root_of(service.base_url)}/healthz")
         assert answer.status_code == 503
@@ -84,7 +81,7 @@ def test_too_little_room_on_the_disk_is_not_ready() -> None:
         assert web.get(f"{service.base_url}/ping").status_code == 200
 
 
-def test_what_happens_is_counted() -> None:
+def test_what_happens_is_counted():
     with LocalService() as service, client_of(service) as http:
         before = metrics_of(service.base_url)
         add_text(http, "A confidential name", "The depot opens at eight.", "col_default")
@@ -124,7 +121,7 @@ LINE = re.compile(
 )
 
 
-def test_each_request_is_one_line_and_no_key_is_in_it(tmp_path: Path) -> None:
+def test_each_request_is_one_line_and_no_key_is_in_it(tmp_path):
     with serving(tmp_path) as (base_url, printed, process):
         key = key_in(printed)
         started = (
@@ -158,9 +155,7 @@ def test_each_request_is_one_line_and_no_key_is_in_it(tmp_path: Path) -> None:
     assert not re.search(f"secret=|a-key-that-is-wrong|{re.escape(key)}", logged)
 
 
-def test_the_level_says_how_much_is_logged_and_a_text_that_cannot_be_read_is_in_each(
-    tmp_path: Path,
-) -> None:
+def test_the_level_says_how_much_is_logged_and_a_text_that_cannot_be_read_is_in_each(tmp_path):
     with serving(tmp_path, "--log-level", "warning") as (base_url, printed, _):
         http = httpx.Client(headers={"X-API-KEY": key_in(printed)})
         body = {"name": "Hours", "collections": ["col_default"], "content": "Open until ten."}
@@ -183,7 +178,7 @@ def test_the_level_says_how_much_is_logged_and_a_text_that_cannot_be_read_is_in_
     assert " info " not in logged
 
 
-def test_a_proxy_says_who_the_client_is_only_where_it_is_trusted(tmp_path: Path) -> None:
+def test_a_proxy_says_who_the_client_is_only_where_it_is_trusted(tmp_path):
     told = {
         "192.0.2.7": "192.0.2.7",
         # Nor does anything else get into the log by this header.
@@ -198,10 +193,10 @@ def test_a_proxy_says_who_the_client_is_only_where_it_is_trusted(tmp_path: Path)
     assert [line["client"] for line in found] == list(told.values())
 
 
-def test_an_open_connection_is_counted(served: LocalService) -> None:
+def test_an_open_connection_is_counted(served):
     address = ("127.0.0.1", int(served.base_url.split(":")[2].split("/")[0]))
 
-    def connections() -> float:
+    def connections():
         return metrics_of(served.base_url)["kbot_service_open_connections",]
 
     # With the one that asks; those of other tests may be closing yet.

@@ -5,9 +5,8 @@ import re
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
-from ssl import SSLContext, create_default_context
+from ssl import create_default_context
 
 import httpx
 import pytest
@@ -23,9 +22,7 @@ pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(params=["nginx", "caddy"])
-def proxied(
-    request: pytest.FixtureRequest, tmp_path: Path
-) -> Iterator[tuple[str, str, SSLContext]]:
+def proxied(request, tmp_path):
     """A service behind a proxy: its address through that, its key, and whom to trust."""
     program = shutil.which(request.param) or shutil.which(request.param, path="/usr/sbin")
     if program is None:
@@ -58,13 +55,13 @@ def proxied(
                 proxy.terminate()
 
 
-def recipe(language: str) -> str:
+def recipe(language):
     """The page's configuration for a proxy."""
     (found,) = re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     return found
 
 
-def nginx(folder: Path, port: int, service: str) -> list[str]:
+def nginx(folder, port, service):
     """Write nginx's recipe for these addresses; returns its arguments."""
     server = (
         recipe("nginx")
@@ -83,7 +80,7 @@ def nginx(folder: Path, port: int, service: str) -> list[str]:
     return ["-p", f"{folder}", "-c", f"{folder}/nginx.conf", "-e", "stderr"]
 
 
-def caddy(folder: Path, port: int, service: str) -> list[str]:
+def caddy(folder, port, service):
     """Write Caddy's recipe for these addresses, with a certificate that is there."""
     site = (
         recipe("caddyfile")
@@ -98,9 +95,7 @@ def caddy(folder: Path, port: int, service: str) -> list[str]:
     return ["run", "--config", f"{folder}/Caddyfile", "--adapter", "caddyfile"]
 
 
-def test_a_service_works_under_a_path_and_behind_tls(
-    proxied: tuple[str, str, SSLContext], tmp_path: Path
-) -> None:
+def test_a_service_works_under_a_path_and_behind_tls(proxied, tmp_path):
     address, key, context = proxied
     with Client(key, f"{address}/public/v1", verify=context) as client:
         client.create_text_source(

@@ -1,9 +1,5 @@
 """Passages: what questions are answered from, found and read by programs."""
 
-from collections.abc import Iterator
-from typing import Any
-
-import httpx
 import pytest
 
 from in_process import InProcess
@@ -15,7 +11,7 @@ FERRY = "The ferry leaves at 7:45 from pier four. A ticket for a bicycle costs t
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcess]:
+def service(tmp_path_factory):
     folder = tmp_path_factory.mktemp("searched")
     with InProcess(folder, collections=COLLECTIONS, bots=BOTS) as running:
         with client_of(running) as client:
@@ -25,13 +21,13 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcess]:
         yield running
 
 
-def search(http: httpx.Client, query: str, **more: Any) -> list[dict[str, Any]]:
+def search(http, query, **more):
     found = value_of(http.post("/search", json={"value": {"query": query, **more}}))["data"]
     assert isinstance(found, list)
     return found
 
 
-def test_a_passage_is_found_and_read(http: httpx.Client) -> None:
+def test_a_passage_is_found_and_read(http):
     (found,) = search(http, "What does a ticket for a bicycle cost?", limit=1)
     source = value_of(http.get("/sources", params={"name": "Ferry"}))["data"][0]
     assert found == {
@@ -48,12 +44,12 @@ def test_a_passage_is_found_and_read(http: httpx.Client) -> None:
     assert read == {**found, "score": None, "found": None}
 
 
-def test_a_search_asks_nobody(http: httpx.Client) -> None:
+def test_a_search_asks_nobody(http):
     search(http, "What does a ticket for a bicycle cost?")
     assert value_of(http.get("/bots/bot_one/conversations"))["data"] == []
 
 
-def test_it_looks_where_it_is_told_to(http: httpx.Client) -> None:
+def test_it_looks_where_it_is_told_to(http):
     query = "Which barrels does the museum keep?"
     both = {"bot_id": "bot_two", "collections": ["col_one", "col_two"]}
     for place in ({}, {"bot_id": "bot_two"}, {"collections": ["col_two"]}, both):
@@ -63,14 +59,12 @@ def test_it_looks_where_it_is_told_to(http: httpx.Client) -> None:
         assert search(http, query, **place) == []
 
 
-def test_the_question_of_a_prompt_is_what_is_searched_for(http: httpx.Client) -> None:
+def test_the_question_of_a_prompt_is_what_is_searched_for(http):
     prompt = "Use the context.\nQuestion: Which barrels does the museum keep?\nContext: A ferry.\n"
     assert [one["name"] for one in search(http, prompt)] == ["Museum"]
 
 
-def test_what_fits_better_comes_first_and_no_more_than_wanted(
-    service: InProcess, http: httpx.Client
-) -> None:
+def test_what_fits_better_comes_first_and_no_more_than_wanted(service, http):
     for number in range(12):
         add_text(http, f"{number}", f"The ferry number {number} is old.", collection="col_one")
     service.wait_until_ready()
@@ -84,7 +78,7 @@ def test_what_fits_better_comes_first_and_no_more_than_wanted(
 
 
 @pytest.mark.parametrize("how", ["replaced", "deleted"])
-def test_a_passage_is_gone_with_its_text(service: InProcess, http: httpx.Client, how: str) -> None:
+def test_a_passage_is_gone_with_its_text(service, http, how):
     (found,) = search(http, "Which barrels does the museum keep?")
     path = f"/sources/{found['source_id']}"
     if how == "deleted":
@@ -100,7 +94,7 @@ def test_a_passage_is_gone_with_its_text(service: InProcess, http: httpx.Client,
 
 
 @pytest.mark.parametrize("passage", ["pas_1", "1", "pas_", "pas_9" + "9" * 30, "src_1", "%20"])
-def test_an_id_of_no_passage_is_a_404(http: httpx.Client, passage: str) -> None:
+def test_an_id_of_no_passage_is_a_404(http, passage):
     assert problem_of(http.get(f"/passages/{passage}"), 404)["code"] == "unknown_passage"
 
 
@@ -116,16 +110,14 @@ def test_an_id_of_no_passage_is_a_404(http: httpx.Client, passage: str) -> None:
         ({"query": "x", "collections": ["col_none"]}, "unknown_collection"),
     ],
 )
-def test_a_search_that_cannot_be_is_refused(
-    http: httpx.Client, fields: dict[str, Any], code: str
-) -> None:
+def test_a_search_that_cannot_be_is_refused(http, fields, code):
     assert problem_of(http.post("/search", json={"value": fields}), 400)["code"] == code
 
 
-def test_it_is_said_where_nothing_is_about_the_question(http: httpx.Client) -> None:
+def test_it_is_said_where_nothing_is_about_the_question(http):
     found = search(http, "Who was the first king of the ferry tale country Norway in 1905?")
     assert [one["found"] for one in found] == [False] * len(found) != []
 
 
-def test_words_that_say_nothing_find_nothing(http: httpx.Client) -> None:
+def test_words_that_say_nothing_find_nothing(http):
     assert search(http, "?!…") == []

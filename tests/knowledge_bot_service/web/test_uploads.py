@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from in_process import InProcess
 from knowledge_bot_service import LocalService
 from service_calls import ask, client_of, problem_of, value_of
 from waiting import until
@@ -28,9 +27,7 @@ BOUNDARY = {"Content-Type": "multipart/form-data; boundary=limit"}
         ("lynx", {"name": "lynx", "collections": "col_one"}),
     ],
 )
-def test_every_notation_of_an_upload_becomes_an_answer(
-    http: httpx.Client, animal: str, form: dict[str, str]
-) -> None:
+def test_every_notation_of_an_upload_becomes_an_answer(http, animal, form):
     content = f"The {animal} sleeps in room {len(animal)}9.".encode()
     files = {"file": (f"{animal}.txt", content, "text/plain")}
     source = value_of(http.post("/sources/upload", data=form, files=files))
@@ -42,7 +39,7 @@ def test_every_notation_of_an_upload_becomes_an_answer(
     assert answer.partition("Sources: ")[2].startswith(animal)
 
 
-def test_the_file_part_may_come_before_the_fields(http: httpx.Client) -> None:
+def test_the_file_part_may_come_before_the_fields(http):
     body = (
         b'--limit\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\n'
         b"The anvil weighs ninety kilos.\r\n"
@@ -72,9 +69,7 @@ def test_the_file_part_may_come_before_the_fields(http: httpx.Client) -> None:
         ({"name": "x" * 1_100_000, "collections": "col_one"}, "fields"),
     ],
 )
-def test_a_form_that_is_not_as_documented_is_a_400_that_says_why(
-    http: httpx.Client, form: dict[str, str], named: str
-) -> None:
+def test_a_form_that_is_not_as_documented_is_a_400_that_says_why(http, form, named):
     response = http.post("/sources/upload", data=form, files={"file": ("a.txt", b"x")})
     problem = problem_of(response, 400)
     assert problem["code"] == "invalid_request"
@@ -82,13 +77,13 @@ def test_a_form_that_is_not_as_documented_is_a_400_that_says_why(
 
 
 @pytest.mark.parametrize("boundary", ["b" * 300, '"b', "\xff\xfe", "a b", "="])
-def test_a_boundary_that_cannot_be_one_is_a_400(http: httpx.Client, boundary: str) -> None:
+def test_a_boundary_that_cannot_be_one_is_a_400(http, boundary):
     kind = f"multipart/form-data; boundary={boundary}".encode("latin-1")
     response = http.post("/sources/upload", content=b"x", headers={"Content-Type": kind})
     assert problem_of(response, 400)["code"] == "invalid_request"
 
 
-def test_a_form_has_as_many_parts_as_a_source_has_collections(http: httpx.Client) -> None:
+def test_a_form_has_as_many_parts_as_a_source_has_collections(http):
     file = {"file": ("a.txt", b"The spade is in the shed.")}
     most = {"name": "Spade", "collections": ["col_one"] * 1000}
     value_of(http.post("/sources/upload", data=most, files=file))
@@ -116,9 +111,7 @@ HALF = b'--limit\r\nContent-Disposition: form-data; name="file"; filename="a"\r\
         (b"{}", "application/json", "unsupported_media_type", "multipart/form-data"),
     ],
 )
-def test_a_body_that_is_no_form_is_a_400(
-    http: httpx.Client, content: bytes, kind: str, code: str, named: str
-) -> None:
+def test_a_body_that_is_no_form_is_a_400(http, content, kind, code, named):
     headers = {"Content-Type": kind} if kind else BOUNDARY
     problem = problem_of(http.post("/sources/upload", content=content, headers=headers), 400)
     assert problem["code"] == code
@@ -149,7 +142,7 @@ PIECES = st.sampled_from(
     pieces=st.lists(st.one_of(PIECES, PIECES, st.binary(max_size=12)), max_size=14),
     boundary=st.one_of(st.just(b"limit"), st.just(b"limit"), st.binary(max_size=40)),
 )
-def test_no_form_is_a_fault(http: httpx.Client, pieces: list[bytes], boundary: bytes) -> None:
+def test_no_form_is_a_fault(http, pieces, boundary):
     # What httpx would not send is no header of a request.
     sent = bytes(byte for byte in boundary if byte >= 0x20 and byte != 0x7F).strip() or b"limit"
     kind = b"multipart/form-data; boundary=" + sent
@@ -161,7 +154,7 @@ def test_no_form_is_a_fault(http: httpx.Client, pieces: list[bytes], boundary: b
         assert problem_of(response, 400)["message"]
 
 
-def test_a_form_without_a_file_or_with_two_is_a_400(http: httpx.Client) -> None:
+def test_a_form_without_a_file_or_with_two_is_a_400(http):
     none = http.post("/sources/upload", files={"value": (None, json.dumps(FIELDS))})
     assert "`file`" in problem_of(none, 400)["message"]
     two = [("file", ("a.txt", b"x")), ("file", ("b.txt", b"y"))]
@@ -169,15 +162,13 @@ def test_a_form_without_a_file_or_with_two_is_a_400(http: httpx.Client) -> None:
     assert "`file`" in problem_of(response, 400)["message"]
 
 
-def test_a_file_over_the_limit_is_a_413(http: httpx.Client) -> None:
+def test_a_file_over_the_limit_is_a_413(http):
     files = {"file": ("a.txt", b"word " * 700_000)}
     problem = problem_of(http.post("/sources/upload", data=FIELDS, files=files), 413)
     assert "3,000,000 bytes" in problem["message"]
 
 
-def test_nothing_stays_of_uploads_that_are_refused_or_done(
-    fresh: InProcess, fresh_http: httpx.Client
-) -> None:
+def test_nothing_stays_of_uploads_that_are_refused_or_done(fresh, fresh_http):
     fine = {"file": ("a.txt", b"The bell rings at six.")}
     value_of(fresh_http.post("/sources/upload", data=FIELDS, files=fine))
     for form, named in (({}, "name"), (FIELDS | {"collections": ["col_x"]}, "col_x")):
@@ -188,9 +179,7 @@ def test_nothing_stays_of_uploads_that_are_refused_or_done(
     assert list(Path(fresh.data, "material").iterdir()) == []
 
 
-def test_an_upload_that_breaks_off_leaves_nothing_and_is_no_fault_of_the_service(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_an_upload_that_breaks_off_leaves_nothing_and_is_no_fault_of_the_service(tmp_path, capfd):
     part = b'--limit\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\nhalf'
     with LocalService(tmp_path) as service:
         head = (
@@ -206,7 +195,7 @@ def test_an_upload_that_breaks_off_leaves_nothing_and_is_no_fault_of_the_service
     assert "Traceback" not in capfd.readouterr().err
 
 
-def test_an_upload_is_streamed_to_the_disk(tmp_path: Path) -> None:
+def test_an_upload_is_streamed_to_the_disk(tmp_path):
     size = 120_000_000
     file = tmp_path / "large.bin"
     with file.open("wb") as sparse:
@@ -224,7 +213,7 @@ def test_an_upload_is_streamed_to_the_disk(tmp_path: Path) -> None:
         assert state.reason
 
 
-def _peak_memory(pid: int) -> int:
+def _peak_memory(pid):
     (line,) = [
         line
         for line in Path(f"/proc/{pid}/status").read_text().splitlines()

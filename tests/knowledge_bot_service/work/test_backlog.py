@@ -8,12 +8,12 @@ import pytest
 from knowledge_bot_service.work.backlog import Backlog, Questions
 
 
-def test_a_source_waits_until_no_question_is_being_answered() -> None:
-    async def run() -> list[str]:
+def test_a_source_waits_until_no_question_is_being_answered():
+    async def run():
         questions = Questions()
         happened: list[str] = []
 
-        async def add() -> None:
+        async def add():
             await questions.wait()
             happened.append("stored")
 
@@ -30,8 +30,8 @@ def test_a_source_waits_until_no_question_is_being_answered() -> None:
     assert asyncio.run(run()) == ["answered", "stored"]
 
 
-def test_a_source_waits_a_tenth_of_a_second_at_most() -> None:
-    async def run() -> float:
+def test_a_source_waits_a_tenth_of_a_second_at_most():
+    async def run():
         questions = Questions()
         with questions.one():
             began = time.monotonic()
@@ -42,8 +42,8 @@ def test_a_source_waits_a_tenth_of_a_second_at_most() -> None:
 
 
 @pytest.mark.parametrize(("unfinished", "waits"), [(1, True), (5000, False)])
-def test_a_question_waits_for_what_can_be_read_in_that_time(unfinished: int, waits: bool) -> None:
-    async def run() -> float:
+def test_a_question_waits_for_what_can_be_read_in_that_time(unfinished, waits):
+    async def run():
         backlog = Backlog()
         for number in range(60 + unfinished):
             backlog.add(f"src_{number}", [1])

@@ -1,17 +1,13 @@
 """Pages that are looked at again: what changes, what stays, and what is asked for."""
 
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
-from pathlib import Path
 
-import httpx
 import pytest
 
 from in_process import InProcess, web
-from knowledge_bot_service.store.sources import SourceState
-from page_server import Server, answer, serving
+from page_server import answer, serving
 from service_calls import client_of, value_of
 from waiting import until
 
@@ -25,12 +21,12 @@ COLLECTIONS = ["changed", "same", "unreadable", "busy", "secret"]
 
 
 @pytest.fixture(scope="module")
-def pages() -> Iterator[Server]:
+def pages():
     with serving() as server:
         yield server
 
 
-def service(folder: Path, every: str | int = "1s") -> InProcess:
+def service(folder, every="1s"):
     return InProcess(
         folder,
         collections=[f"col_{one}" for one in COLLECTIONS],
@@ -41,14 +37,14 @@ def service(folder: Path, every: str | int = "1s") -> InProcess:
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcess]:
+def running(tmp_path_factory):
     """A service for all pages: each test has a page, a collection and a bot of its own."""
     with service(tmp_path_factory.mktemp("refetch")) as running:
         yield running
 
 
 @pytest.fixture
-def http(running: InProcess) -> Iterator[httpx.Client]:
+def http(running):
     with client_of(running) as client:
         yield client
         # What is there is looked at every second, also while others are tested.
@@ -57,27 +53,27 @@ def http(running: InProcess) -> Iterator[httpx.Client]:
             client.delete(address).raise_for_status()
 
 
-def add_page(http: httpx.Client, url: str, collection: str, **more: object) -> None:
+def add_page(http, url, collection, **more):
     body = {"name": url, "collections": [collection], "url": url, **more}
     value_of(http.post("/sources/webpage", json={"value": body}))
 
 
-def asked(http: httpx.Client, bot: str) -> str:
+def asked(http, bot):
     body = {"bot_id": bot, "content": "When does the depot open?"}
     text: str = value_of(http.post("/messages", json={"value": body}))["answer"]
     return text
 
 
-def state_of(running: InProcess, url: str) -> SourceState:
+def state_of(running, url):
     (state,) = (one for one in running.sources() if one.name == url)
     return state
 
 
-def requests_of(pages: Server, path: str) -> list[str]:
+def requests_of(pages, path):
     return [one for one in pages.requests if one.startswith(f"GET {path} ")]
 
 
-def passages(running: InProcess, url: str) -> list[tuple[int, str]]:
+def passages(running, url):
     with closing(sqlite3.connect(running.data / "knowledge.sqlite3")) as connection:
         return connection.execute(
             "SELECT passage.id, text FROM passage JOIN source ON source.id = passage.source"
@@ -86,9 +82,7 @@ def passages(running: InProcess, url: str) -> list[tuple[int, str]]:
         ).fetchall()
 
 
-def test_a_page_whose_text_has_changed_gets_its_new_text(
-    pages: Server, running: InProcess, http: httpx.Client
-) -> None:
+def test_a_page_whose_text_has_changed_gets_its_new_text(pages, running, http):
     url = pages.url("/changed")
     pages.answers["/changed"] = answer(OLD)
     add_page(http, url, "col_changed")
@@ -104,9 +98,7 @@ def test_a_page_whose_text_has_changed_gets_its_new_text(
     assert 'kbot_service_refetches_total{outcome="changed"} 1.0' in metrics
 
 
-def test_a_page_that_has_not_changed_is_asked_for_only_if_it_had(
-    pages: Server, running: InProcess, http: httpx.Client
-) -> None:
+def test_a_page_that_has_not_changed_is_asked_for_only_if_it_had(pages, running, http):
     url = pages.url("/same")
     pages.answers["/same"] = answer(
         OLD, 'ETag: "one"', "Last-Modified: Sun, 22 Nov 2026 10:00:00 GMT"
@@ -129,9 +121,7 @@ def test_a_page_that_has_not_changed_is_asked_for_only_if_it_had(
     assert (state.status, state.reason) == ("ready", None)
 
 
-def test_a_page_that_cannot_be_read_again_keeps_its_text_and_says_why(
-    pages: Server, running: InProcess, http: httpx.Client
-) -> None:
+def test_a_page_that_cannot_be_read_again_keeps_its_text_and_says_why(pages, running, http):
     then = {
         "/gone": (answer(b"", status="404 Not Found"), "there is no page at"),
         "/empty": (answer(b"<html><body></body></html>"), "not brought up to date"),
@@ -153,9 +143,7 @@ def test_a_page_that_cannot_be_read_again_keeps_its_text_and_says_why(
     assert until(lambda: all(one.reason is None for one in running.sources()), 90)
 
 
-def test_only_what_nobody_tries_again_is_to_be_sent_again(
-    pages: Server, running: InProcess, http: httpx.Client
-) -> None:
+def test_only_what_nobody_tries_again_is_to_be_sent_again(pages, running, http):
     url = pages.url("/busy")
     failed = f"the server of {url} failed (status 503)"
     pages.answers["/busy"] = answer(status="503 Busy")
@@ -182,9 +170,7 @@ def test_only_what_nobody_tries_again_is_to_be_sent_again(
     assert state_of(running, url).reason == f"not brought up to date on {today}: {failed}"
 
 
-def test_a_page_that_was_added_with_headers_is_not_fetched_without_them(
-    pages: Server, running: InProcess, http: httpx.Client
-) -> None:
+def test_a_page_that_was_added_with_headers_is_not_fetched_without_them(pages, running, http):
     pages.answers["/secret"] = pages.answers["/open"] = answer(OLD)
     headers = [{"name": "Authorization", "value": "x"}]
     add_page(http, pages.url("/secret"), "col_secret", headers=headers)
@@ -194,7 +180,7 @@ def test_a_page_that_was_added_with_headers_is_not_fetched_without_them(
     assert len(requests_of(pages, "/secret")) == 1
 
 
-def test_without_the_setting_no_page_is_looked_at_again(tmp_path: Path) -> None:
+def test_without_the_setting_no_page_is_looked_at_again(tmp_path):
     with (
         serving() as pages,
         InProcess(tmp_path, allow_fetch=["127.0.0.1/32"]) as running,
@@ -205,7 +191,7 @@ def test_without_the_setting_no_page_is_looked_at_again(tmp_path: Path) -> None:
         assert not until(lambda: len(pages.requests) != 1, 1.5)
 
 
-def test_how_often_is_a_number_and_a_unit(tmp_path: Path) -> None:
+def test_how_often_is_a_number_and_a_unit(tmp_path):
     for wrong in ("1", "h", "0s", "-1h", 60, "1.5h"):
         with pytest.raises(Exception, match="every"):
             service(tmp_path, wrong)

@@ -6,16 +6,14 @@ import signal
 import sqlite3
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-import httpx
 import pytest
 
 from in_process import InProcess
 from knowledge_bot_service import LocalService
-from page_server import Server, answer, serving
+from page_server import answer, serving
 from service_calls import add_text, ask, client_of, value_of
 from waiting import until
 
@@ -28,7 +26,7 @@ lockers take a two euro coin that is given back.</p></article></main></body></ht
 
 
 @pytest.fixture(scope="module")
-def pages() -> Iterator[Server]:
+def pages():
     with serving() as server:
         server.answers["/hours"] = answer(PAGE.encode(), kind="text/html; charset=utf-8")
         server.answers["/gone"] = answer(status="404 Not Found")
@@ -36,7 +34,7 @@ def pages() -> Iterator[Server]:
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcess]:
+def service(tmp_path_factory):
     folder = tmp_path_factory.mktemp("worker")
     with InProcess(
         folder,
@@ -47,13 +45,13 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcess]:
         yield running
 
 
-def add_page(http: httpx.Client, url: str, name: str = "Hours", **more: object) -> str:
+def add_page(http, url, name="Hours", **more):
     body = {"name": name, "collections": ["col_one"], "url": url, **more}
     source: str = value_of(http.post("/sources/webpage", json={"value": body}))["id"]
     return source
 
 
-def add_file(http: httpx.Client, filename: str, content: bytes, content_type: str = "") -> str:
+def add_file(http, filename, content, content_type=""):
     part = (filename, content, content_type) if content_type else (filename, content)
     form = {"name": filename, "collections": ["col_one"]}
     response = http.post("/sources/upload", data=form, files={"file": part})
@@ -61,7 +59,7 @@ def add_file(http: httpx.Client, filename: str, content: bytes, content_type: st
     return source
 
 
-def end_of(service: InProcess, source: str) -> tuple[str, str | None]:
+def end_of(service, source):
     service.wait_until_ready()
     (state,) = [state for state in service.sources() if state.id == source]
     return state.status, state.reason
@@ -70,21 +68,19 @@ def end_of(service: InProcess, source: str) -> tuple[str, str | None]:
 needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="/proc tells of processes")
 
 
-def reading_processes(service: LocalService) -> set[int]:
+def reading_processes(service):
     """The processes in which a service reads documents."""
     tasks = Path(f"/proc/{service.pid}/task").iterdir()
     return {int(one) for task in tasks for one in (task / "children").read_text().split()}
 
 
-def cpu_seconds(service: LocalService) -> float:
+def cpu_seconds(service):
     """The CPU time that the service's own process has used (proc(5))."""
     fields = Path(f"/proc/{service.pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def test_a_page_is_fetched_with_its_headers_and_answers(
-    service: InProcess, http: httpx.Client, pages: Server
-) -> None:
+def test_a_page_is_fetched_with_its_headers_and_answers(service, http, pages):
     headers = [{"name": "X-Pass", "value": "let-me-in-7261"}]
     source = add_page(http, pages.url("/hours"), headers=headers)
     assert end_of(service, source) == ("ready", None)
@@ -94,9 +90,7 @@ def test_a_page_is_fetched_with_its_headers_and_answers(
     assert answer.endswith("Sources: Hours")
 
 
-def test_the_headers_of_a_page_are_gone_when_it_is_done(
-    service: InProcess, http: httpx.Client, pages: Server
-) -> None:
+def test_the_headers_of_a_page_are_gone_when_it_is_done(service, http, pages):
     headers = [{"name": "X-Pass", "value": "let-me-in-9954"}]
     for path in ("/hours", "/gone"):
         source = add_page(http, pages.url(path), headers=headers)
@@ -110,9 +104,7 @@ def test_the_headers_of_a_page_are_gone_when_it_is_done(
         assert file.is_dir() or b"let-me-in-9954" not in file.read_bytes(), file
 
 
-def test_headers_that_wait_are_for_the_owner_alone_and_survive_a_crash(
-    tmp_path: Path,
-) -> None:
+def test_headers_that_wait_are_for_the_owner_alone_and_survive_a_crash(tmp_path):
     headers = [{"name": "X-Pass", "value": "let-me-in-5512"}]
     with serving() as server:
         server.answers["/slow"] = lambda _: time.sleep(3)
@@ -141,28 +133,26 @@ def test_headers_that_wait_are_for_the_owner_alone_and_survive_a_crash(
         ("http://[::1]:80/", "::1"),
     ],
 )
-def test_a_page_that_cannot_be_had_fails_with_the_reason(
-    service: InProcess, http: httpx.Client, pages: Server, url: str, reason: str
-) -> None:
+def test_a_page_that_cannot_be_had_fails_with_the_reason(service, http, pages, url, reason):
     status, said = end_of(service, add_page(http, url.format(server=pages.url("")), name="Bad"))
     assert status == "failed"
     assert said is not None
     assert re.search(reason, said), said
 
 
-def test_a_text_in_markdown_is_quoted_without_its_marks(http: httpx.Client) -> None:
+def test_a_text_in_markdown_is_quoted_without_its_marks(http):
     add_text(http, "Kitchen", "# Kitchen\n\nThe **toaster** is repaired by *Olga*.")
     answer = ask(http, "Who repairs the toaster?")["answer"]
     assert answer.startswith("The toaster is repaired by Olga.")
 
 
-def test_marks_stay_in_a_text_that_is_not_markdown(http: httpx.Client) -> None:
+def test_marks_stay_in_a_text_that_is_not_markdown(http):
     add_text(http, "Code", "The function zip_all returns List<Pair> for *args.")
     answer = ask(http, "What does the function zip_all return?")["answer"]
     assert "List<Pair> for *args" in answer
 
 
-def test_a_long_text_waits_in_a_file_and_is_ready(service: InProcess, http: httpx.Client) -> None:
+def test_a_long_text_waits_in_a_file_and_is_ready(service, http):
     filler = "\n\n".join(f"Line {number} says little about anything." for number in range(4000))
     add_text(http, "Long", f"{filler}\n\nThe quarry closed in 1931.\n\n{filler}")
     service.wait_until_ready()
@@ -171,9 +161,7 @@ def test_a_long_text_waits_in_a_file_and_is_ready(service: InProcess, http: http
 
 
 @needs_proc
-def test_a_file_that_is_much_work_is_none_for_the_service_itself(
-    served: LocalService, served_http: httpx.Client
-) -> None:
+def test_a_file_that_is_much_work_is_none_for_the_service_itself(served, served_http):
     rules = b"***\n" * 100_000 + b"The quarry closed in 1931.\n"
     before = cpu_seconds(served)
     assert end_of(served, add_file(served_http, "rules.md", rules)) == ("ready", None)
@@ -182,18 +170,14 @@ def test_a_file_that_is_much_work_is_none_for_the_service_itself(
 
 
 @needs_proc
-def test_a_source_whose_reading_process_is_killed_is_read_again(
-    served: LocalService, served_http: httpx.Client
-) -> None:
+def test_a_source_whose_reading_process_is_killed_is_read_again(served, served_http):
     source = add_text(served_http, "Long", "Some words of a text. " * 20_000)["id"]
     assert until(lambda: reading_processes(served))
     os.kill(reading_processes(served).pop(), signal.SIGKILL)
     assert end_of(served, source) == ("ready", None)
 
 
-def test_a_short_text_overtakes_the_long_ones_before_it(
-    fresh: InProcess, fresh_http: httpx.Client
-) -> None:
+def test_a_short_text_overtakes_the_long_ones_before_it(fresh, fresh_http):
     for number in range(6):
         add_text(fresh_http, f"Long {number}", "Some words of a text. " * 40_000)
     add_text(fresh_http, "Short", "The quarry closed in 1931.")
@@ -201,7 +185,7 @@ def test_a_short_text_overtakes_the_long_ones_before_it(
     assert [one.status == "ready" for one in fresh.sources()].count(True) < 7
 
 
-def test_the_title_of_a_document_is_kept(service: InProcess, http: httpx.Client) -> None:
+def test_the_title_of_a_document_is_kept(service, http):
     source = add_file(http, "titled.md", b"# The long way\n\nIt is nine miles long.")
     assert end_of(service, source) == ("ready", None)
     with closing(sqlite3.connect(service.data / "knowledge.sqlite3")) as database:
@@ -209,23 +193,19 @@ def test_the_title_of_a_document_is_kept(service: InProcess, http: httpx.Client)
     assert row == ("The long way",)
 
 
-def test_a_text_of_nothing_that_can_be_seen_fails_with_the_reason(
-    service: InProcess, http: httpx.Client
-) -> None:
+def test_a_text_of_nothing_that_can_be_seen_fails_with_the_reason(service, http):
     source = add_text(http, "Invisible", "\u200b\u200b")["id"]
     assert end_of(service, source) == ("failed", "there is no text in it")
 
 
-def execute(service: InProcess, statement: str) -> None:
+def execute(service, statement):
     """Change the database behind the service's back."""
     with closing(sqlite3.connect(service.data / "knowledge.sqlite3", timeout=30)) as database:
         database.execute(statement)
         database.commit()
 
 
-def test_a_source_that_cannot_be_claimed_at_first_is_taken_up_later(
-    fresh: InProcess, fresh_http: httpx.Client, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_source_that_cannot_be_claimed_at_first_is_taken_up_later(fresh, fresh_http, caplog):
     # As a full disk does it, for a while.
     execute(
         fresh,
@@ -240,8 +220,8 @@ def test_a_source_that_cannot_be_claimed_at_first_is_taken_up_later(
 
 
 def test_a_source_whose_work_breaks_off_each_time_is_given_up_and_the_next_is_not(
-    fresh: InProcess, fresh_http: httpx.Client
-) -> None:
+    fresh, fresh_http
+):
     execute(
         fresh,
         "CREATE TRIGGER odd BEFORE INSERT ON passage WHEN new.text LIKE '%odd%'"

@@ -16,15 +16,15 @@ from knowledge_bot_service.readers.analyzer import (
 )
 
 
-def searched(question: str) -> set[str]:
+def searched(question):
     return {form for forms in query_terms(question).terms for form in forms}
 
 
-def test_terms_are_stems_in_the_order_of_the_text() -> None:
+def test_terms_are_stems_in_the_order_of_the_text():
     assert index_terms("The companies were running") == ["the", "compani", "were", "run"]
 
 
-def test_a_possessive_s_is_no_word_and_belongs_to_none() -> None:
+def test_a_possessive_s_is_no_word_and_belongs_to_none():
     assert index_terms("the company's office, James’s desk") == [
         "the",
         "compani",
@@ -34,7 +34,7 @@ def test_a_possessive_s_is_no_word_and_belongs_to_none() -> None:
     ]
 
 
-def test_numbers_are_found_with_and_without_their_thousands_separator() -> None:
+def test_numbers_are_found_with_and_without_their_thousands_separator():
     assert index_terms("1,000,000") == index_terms("1000000") == ["1000000"]
     assert index_terms("3.5 and 12,34") == ["3ꞏ5", "3", "5", "and", "12", "34"]
 
@@ -50,35 +50,35 @@ def test_numbers_are_found_with_and_without_their_thousands_separator() -> None:
         ("Pesutupa ei aukea.", "avaimissa", "avaim"),
     ],
 )
-def test_words_are_stemmed_in_the_language_of_their_text(text: str, word: str, term: str) -> None:
+def test_words_are_stemmed_in_the_language_of_their_text(text, word, term):
     assert term in index_terms(f"{text} {word}")
 
 
-def test_diacritics_do_not_keep_a_word_from_being_found() -> None:
+def test_diacritics_do_not_keep_a_word_from_being_found():
     assert index_terms("Łódź Ærø İstanbul café")[-1] == index_terms("cafe")[0]
     assert index_terms("İzmir") == index_terms("Izmir")
 
 
-def test_vowel_signs_stay_where_they_are_vowels() -> None:
+def test_vowel_signs_stay_where_they_are_vowels():
     (term,) = index_terms("हिन्दी")
     assert term.startswith("हिन्द")
 
 
 @pytest.mark.parametrize("text", ["黑豹队的防守", "ทีมรับของ", "日本語の本", "축구단"])
-def test_scripts_without_word_boundaries_are_indexed_in_pairs(text: str) -> None:
+def test_scripts_without_word_boundaries_are_indexed_in_pairs(text):
     assert index_terms(text) == [text[i : i + 2] for i in range(len(text) - 1)]
 
 
-def test_a_single_character_between_other_scripts_is_a_term() -> None:
+def test_a_single_character_between_other_scripts_is_a_term():
     assert index_terms("A猫B") == ["a", "猫", "b"]
 
 
-def test_terms_hold_no_character_that_the_index_would_split_them_at() -> None:
+def test_terms_hold_no_character_that_the_index_would_split_them_at():
     text = 'snake_case don\'t e-mail a/b "quoted" * ^ ( OR ) NEAR/2 ½ x² ﬁne 3:4 \ud800 \0'
     assert all(term.isalnum() for term in index_terms(text))
 
 
-def test_a_text_without_words_has_no_terms() -> None:
+def test_a_text_without_words_has_no_terms():
     assert index_terms(" \n … --- 🙂") == []
 
 
@@ -96,19 +96,17 @@ def test_a_text_without_words_has_no_terms() -> None:
         ("¿Cuántos habitantes tiene la ciudad?", "es", {"habit", "ciud"}),
     ],
 )
-def test_what_asks_or_joins_is_not_searched_for(
-    question: str, language: str, terms: set[str]
-) -> None:
+def test_what_asks_or_joins_is_not_searched_for(question, language, terms):
     assert query_terms(question).language == language
     assert terms <= searched(question)
     assert not searched(question) & {"who", "the", "wie", "viel", "hat", "сколько", "多少", "la"}
 
 
-def test_the_words_of_a_question_keep_their_order_and_come_once() -> None:
+def test_the_words_of_a_question_keep_their_order_and_come_once():
     assert query_terms("whale boat whale").terms == (("whale",), ("boat",))
 
 
-def test_a_word_is_searched_for_in_each_form_that_the_index_may_have() -> None:
+def test_a_word_is_searched_for_in_each_form_that_the_index_may_have():
     (forms,) = query_terms("Wo sind die Universitäten?").terms
     assert set(index_terms("Die Universitäten sind in der Stadt und nicht auf dem Land")) & set(
         forms
@@ -116,12 +114,12 @@ def test_a_word_is_searched_for_in_each_form_that_the_index_may_have() -> None:
     assert set(index_terms("Universitäten")) & set(forms)
 
 
-def test_a_question_of_nothing_but_small_words_searches_for_all_of_them() -> None:
+def test_a_question_of_nothing_but_small_words_searches_for_all_of_them():
     assert query_terms("What is it?").terms == (("what",), ("is",), ("it",))
 
 
 @pytest.mark.parametrize("question", ["", "???", "🙂", "\0", "\ud800"])
-def test_a_question_without_words_searches_for_nothing(question: str) -> None:
+def test_a_question_without_words_searches_for_nothing(question):
     assert query_terms(question).terms == ()
 
 
@@ -146,11 +144,11 @@ def test_a_question_without_words_searches_for_nothing(question: str) -> None:
         ("See knowledge.example.com for more.", ["See knowledge.example.com for more."]),
     ],
 )
-def test_sentences_end_where_a_reader_ends_them(text: str, expected: list[str]) -> None:
+def test_sentences_end_where_a_reader_ends_them(text, expected):
     assert sentences(text) == expected
 
 
-def test_headings_and_list_items_are_sentences_of_their_own() -> None:
+def test_headings_and_list_items_are_sentences_of_their_own():
     text = "Opening hours\nThe office opens at nine.\n\n- Monday\n- Tuesday\n\n1. Knock\n2. Enter"
     assert sentences(text) == [
         "Opening hours",
@@ -162,12 +160,12 @@ def test_headings_and_list_items_are_sentences_of_their_own() -> None:
     ]
 
 
-def test_long_list_items_do_not_run_into_each_other() -> None:
+def test_long_list_items_do_not_run_into_each_other():
     items = [f"- {letter * 60}" for letter in "abc"] + [f"{n}. {'d' * 60}" for n in (1, 2)]
     assert sentences("\n".join(items)) == items
 
 
-def test_a_sentence_goes_on_over_wrapped_lines() -> None:
+def test_a_sentence_goes_on_over_wrapped_lines():
     text = "The office of the company in the old town opens every\nday at nine. It closes at\nfive."
     assert sentences(text) == [
         "The office of the company in the old town opens every day at nine.",
@@ -175,7 +173,7 @@ def test_a_sentence_goes_on_over_wrapped_lines() -> None:
     ]
 
 
-def test_a_long_thai_text_is_split_between_its_clauses() -> None:
+def test_a_long_thai_text_is_split_between_its_clauses():
     text = " ".join(["ทีมรับของแพนเธอร์เสียคะแนน"] * 20)
     assert len(sentences(text)) > 3
     assert " ".join(sentences(text)) == text
@@ -186,7 +184,7 @@ def test_a_long_thai_text_is_split_between_its_clauses() -> None:
     ["." * 200_000, "a. " * 60_000, "\n" * 200_000, "x\n" * 60_000, " " * 200_000, "[1]" * 50_000],
 )
 @pytest.mark.timeout(60)  # in time that grows with the square of the length, it takes minutes
-def test_hostile_texts_are_split_in_time_proportional_to_their_length(text: str) -> None:
+def test_hostile_texts_are_split_in_time_proportional_to_their_length(text):
     sentences(text)
     index_terms(text)
 
@@ -211,7 +209,7 @@ def test_hostile_texts_are_split_in_time_proportional_to_their_length(text: str)
         ("What can you do?", "introduction"),
     ],
 )
-def test_small_talk_is_told_by_its_kind(text: str, kind: str) -> None:
+def test_small_talk_is_told_by_its_kind(text, kind):
     assert small_talk(text) == kind
 
 
@@ -225,15 +223,15 @@ def test_small_talk_is_told_by_its_kind(text: str, kind: str) -> None:
         "营业时间",
     ],
 )
-def test_a_question_is_no_small_talk(text: str) -> None:
+def test_a_question_is_no_small_talk(text):
     assert small_talk(text) is None
 
 
-def test_threads_get_the_same_terms_as_one_alone() -> None:
+def test_threads_get_the_same_terms_as_one_alone():
     words = [f"running{number}s nationalities{number}" for number in range(300)]
     found: list[list[list[str]]] = []
 
-    def analyse() -> None:
+    def analyse():
         found.append([index_terms(word) for word in words])
 
     threads = [threading.Thread(target=analyse) for _ in range(4)]

@@ -5,21 +5,21 @@ import zipfile
 
 import pytest
 
-from document_files import Read, Reader, docx
+from document_files import Read, docx
 
 
-def cell(*paragraphs: str, properties: str = "") -> str:
+def cell(*paragraphs, properties=""):
     """A table's cell."""
     words = "".join(f"<w:p><w:r><w:t>{text}</w:t></w:r></w:p>" for text in paragraphs)
     return f"<w:tc><w:tcPr>{properties}</w:tcPr>{words}</w:tc>"
 
 
-def row(*cells: str) -> str:
+def row(*cells):
     """A table's row."""
     return f"<w:tr>{''.join(cells)}</w:tr>"
 
 
-def test_a_word_document_gives_its_paragraphs_and_rows(read: Reader) -> None:
+def test_a_word_document_gives_its_paragraphs_and_rows(read):
     properties = '<p xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:title>Hours</dc:title></p>'
     data = docx(
         "One.",
@@ -41,7 +41,7 @@ HEADING, BOLD = "<w:trPr><w:tblHeader/></w:trPr>", "<w:rPr><w:b/></w:rPr>"
 @pytest.mark.parametrize(
     "look", ['w:firstRow="1"', 'w:val="04A0"', 'w:val="0020" w:firstRow="true"']
 )
-def test_every_cell_of_a_table_stays_in_its_column(look: str, read: Reader) -> None:
+def test_every_cell_of_a_table_stays_in_its_column(look, read):
     above, below = "<w:vMerge w:val='restart'/>", "<w:vMerge/>"
     table = "".join(
         [
@@ -65,8 +65,8 @@ def test_every_cell_of_a_table_stays_in_its_column(look: str, read: Reader) -> N
     )
 
 
-def test_what_is_hidden_deleted_or_moved_away_is_not_read(read: Reader) -> None:
-    def run(text: str, properties: str = "") -> str:
+def test_what_is_hidden_deleted_or_moved_away_is_not_read(read):
+    def run(text, properties=""):
         return f"<w:r><w:rPr>{properties}</w:rPr><w:t>{text}</w:t></w:r>"
 
     hidden, shown = "<w:vanish/>", '<w:vanish w:val="0"/>'
@@ -90,16 +90,14 @@ def test_what_is_hidden_deleted_or_moved_away_is_not_read(read: Reader) -> None:
         ("", "", '<w:rPr><w:b w:val="0"/></w:rPr>', ""),
     ],
 )
-def test_a_first_row_that_is_not_set_off_has_no_names(
-    look: str, styles: str, bold: str, names: str, read: Reader
-) -> None:
+def test_a_first_row_that_is_not_set_off_has_no_names(look, styles, bold, names, read):
     first = row(*(cell(name).replace("<w:t>", f"{bold}<w:t>") for name in ("Payroll", "Ines")))
     body = f"<w:tbl><w:tblPr>{look}</w:tblPr>{first}{row(cell('Desk'), cell('Tom'))}</w:tbl>"
     text = read(docx(body=body, styles=styles), "a.docx").text
     assert text == f"Payroll | Ines\n{names}Desk | Tom"
 
 
-def test_two_rows_of_headings_are_one_name_for_a_column(read: Reader) -> None:
+def test_two_rows_of_headings_are_one_name_for_a_column(read):
     above, below = "<w:vMerge w:val='restart'/>", "<w:vMerge/>"
     wide = '<w:gridSpan w:val="2"/>'
     first = row(cell("Cake", properties=above), cell("Price", properties=wide))
@@ -111,26 +109,26 @@ def test_two_rows_of_headings_are_one_name_for_a_column(read: Reader) -> None:
     )
 
 
-def test_a_table_in_a_cell_is_words_of_that_cell(read: Reader) -> None:
+def test_a_table_in_a_cell_is_words_of_that_cell(read):
     inner = f"<w:tbl>{row(cell('in'), cell('it'))}</w:tbl>"
     outer = row(f"<w:tc>{inner}<w:p><w:r><w:t>after</w:t></w:r></w:p></w:tc>", cell("beside"))
     body = f"<w:tbl>{row(cell('a'), cell('b'))}{outer}{row(cell('c'), cell('d'))}</w:tbl>"
     assert read(docx(body=body), "a.docx").text == "a | b\nin it after | beside\nc | d"
 
 
-def test_a_row_that_begins_in_a_later_column_stays_there(read: Reader) -> None:
+def test_a_row_that_begins_in_a_later_column_stays_there(read):
     names = row(cell("a"), cell("b"), cell("c")).replace("<w:tr>", f"<w:tr>{HEADING}")
     late = row(cell("80")).replace("<w:tr>", '<w:tr><w:trPr><w:gridBefore w:val="2"/></w:trPr>')
     text = read(docx(body=f"<w:tbl>{names}{late}</w:tbl>"), "a.docx").text
     assert text == "a | b | c\n--- | --- | ---\n|  |  | 80 |"
 
 
-def test_a_cell_in_a_control_is_a_cell(read: Reader) -> None:
+def test_a_cell_in_a_control_is_a_cell(read):
     controlled = f"<w:sdt><w:sdtContent>{cell('a')}</w:sdtContent></w:sdt>"
     assert read(docx(body=f"<w:tbl>{row(controlled, cell('b'))}</w:tbl>"), "a.docx").text == "a | b"
 
 
-def test_a_note_is_told_where_it_is_referred_to(read: Reader) -> None:
+def test_a_note_is_told_where_it_is_referred_to(read):
     body = "".join(
         f"<w:p><w:r><w:t>{text}</w:t></w:r><w:r>{reference}</w:r></w:p>"
         for text, reference in [
@@ -149,7 +147,7 @@ def test_a_note_is_told_where_it_is_referred_to(read: Reader) -> None:
     )
 
 
-def style(identifier: str, name: str, properties: str = "", based_on: str = "") -> str:
+def style(identifier, name, properties="", based_on=""):
     """A paragraph's style; Word translates the identifier, and never the name."""
     return (
         f'<w:style w:type="paragraph" w:styleId="{identifier}"><w:name w:val="{name}"/>'
@@ -157,13 +155,13 @@ def style(identifier: str, name: str, properties: str = "", based_on: str = "") 
     )
 
 
-def paragraph(text: str, style: str = "", properties: str = "") -> str:
+def paragraph(text, style="", properties=""):
     """A paragraph; "|" is where a line ends."""
     words = "<w:br/>".join(f"<w:t>{line}</w:t>" for line in text.split("|"))
     return f'<w:p><w:pPr><w:pStyle w:val="{style}"/>{properties}</w:pPr><w:r>{words}</w:r></w:p>'
 
 
-def in_list(number: int, level: int = 0) -> str:
+def in_list(number, level=0):
     return f'<w:numPr><w:ilvl w:val="{level}"/><w:numId w:val="{number}"/></w:numPr>'
 
 
@@ -193,7 +191,7 @@ NUMBERING = (
 )
 
 
-def test_headings_lists_and_code_of_a_word_document_are_kept(read: Reader) -> None:
+def test_headings_lists_and_code_of_a_word_document_are_kept(read):
     body = "".join(
         [
             paragraph("Handbook", "Titel"),
@@ -235,19 +233,17 @@ def test_headings_lists_and_code_of_a_word_document_are_kept(read: Reader) -> No
 
 
 @pytest.mark.parametrize("parts", [{"styles": "<cut"}, {"numbering": "<cut"}, {}])
-def test_a_document_without_readable_styles_keeps_its_words(
-    parts: dict[str, str], read: Reader
-) -> None:
+def test_a_document_without_readable_styles_keeps_its_words(parts, read):
     body = paragraph("Sickness", "berschrift1") + paragraph("the team", properties=in_list(2))
     text = read(docx("One.", body=body, **parts), "a.docx").text
     assert text == "One.\n\nSickness\n\n- the team"
 
 
-def test_damaged_properties_cost_a_document_its_title_alone(read: Reader) -> None:
+def test_damaged_properties_cost_a_document_its_title_alone(read):
     assert read(docx("One.", properties="<cut"), "a.docx") == Read("One.")
 
 
-def test_a_text_box_is_read_once_though_it_is_there_twice(read: Reader) -> None:
+def test_a_text_box_is_read_once_though_it_is_there_twice(read):
     box = "<w:txbxContent><w:p><w:r><w:t>In a box.</w:t></w:r></w:p></w:txbxContent>"
     drawing = (
         '<w:p><w:r><mc:AlternateContent xmlns:mc="http://schemas.openxmlformats.org/'
@@ -272,9 +268,7 @@ OASIS = "application/vnd.oasis.opendocument."
         ("mimetype", "application/epub+zip", "a ZIP archive but not a Word document"),
     ],
 )
-def test_another_document_in_an_archive_is_told_with_what_helps(
-    member: str, inside: str, reason: str, read: Reader
-) -> None:
+def test_another_document_in_an_archive_is_told_with_what_helps(member, inside, reason, read):
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         archive.writestr(member, inside)
@@ -292,7 +286,5 @@ def test_another_document_in_an_archive_is_told_with_what_helps(
     ],
     ids=["bomb", "cut", "other zip", "broken", "empty"],
 )
-def test_a_word_document_without_readable_text_gets_its_reason(
-    data: bytes, part: str, read: Reader
-) -> None:
+def test_a_word_document_without_readable_text_gets_its_reason(data, part, read):
     assert part in read.reason(data, "a.docx")

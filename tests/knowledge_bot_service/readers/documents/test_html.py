@@ -2,10 +2,10 @@
 
 import pytest
 
-from document_files import SENTENCE, Reader
+from document_files import SENTENCE
 
 
-def test_a_page_gives_its_article_and_title(read: Reader) -> None:
+def test_a_page_gives_its_article_and_title(read):
     body = "".join(f"<p>{SENTENCE} Number {number}.</p>" for number in range(8))
     page = (
         "<html><head><title>Opening\nhours</title></head><body><nav><a href=/>Home</a></nav>"
@@ -18,7 +18,7 @@ def test_a_page_gives_its_article_and_title(read: Reader) -> None:
     assert "Imprint" not in document.text
 
 
-def test_a_short_page_gives_its_main_text_and_not_its_navigation(read: Reader) -> None:
+def test_a_short_page_gives_its_main_text_and_not_its_navigation(read):
     page = (
         "<body><header>Site</header><nav>" + "<a href=/>Go to another page</a> " * 30 + "</nav>"
         f"<main><h2>Hours</h2><p>{SENTENCE}</p><form>Sign in</form></main></body>"
@@ -26,12 +26,12 @@ def test_a_short_page_gives_its_main_text_and_not_its_navigation(read: Reader) -
     assert read(page, "page.html").text == f"## Hours\n\n{SENTENCE}"
 
 
-def test_an_article_inside_another_is_read_once(read: Reader) -> None:
+def test_an_article_inside_another_is_read_once(read):
     page = "<body><article><p>A post.</p><article>A comment.</article></article></body>"
     assert read(page, "page.html").text == "A post.\n\nA comment."
 
 
-def test_what_stands_beside_code_is_the_articles(read: Reader) -> None:
+def test_what_stands_beside_code_is_the_articles(read):
     code = "<pre><code>x = 1\ny = 2</code> <button>Copy</button></pre>"
     told = [f"Number {number} is set above. {SENTENCE}" for number in range(6)]
     body = "".join(f"{code}<p>{one}</p><p>{SENTENCE}</p>" for one in told)
@@ -39,7 +39,7 @@ def test_what_stands_beside_code_is_the_articles(read: Reader) -> None:
     assert [one for one in told if one not in text] == []
 
 
-def test_what_is_folded_in_a_page_is_kept(read: Reader) -> None:
+def test_what_is_folded_in_a_page_is_kept(read):
     items = "".join(
         f"<details><summary>What is number {number}?</summary>It is {number}.</details>"
         for number in range(6)
@@ -58,14 +58,12 @@ def test_what_is_folded_in_a_page_is_kept(read: Reader) -> None:
         ('<meta http-equiv="Content-Type" content="text/html; charset=windows-1251">', None),
     ],
 )
-def test_a_page_is_read_in_the_charset_that_it_or_its_server_declares(
-    head: str, content_type: str | None, read: Reader
-) -> None:
+def test_a_page_is_read_in_the_charset_that_it_or_its_server_declares(head, content_type, read):
     page = f"<html><head>{head}</head><body><p>Привет, мир.</p></body></html>"
     assert read(page.encode("cp1251"), "", content_type).text == "Привет, мир."
 
 
-def test_an_xhtml_page_with_an_encoding_declaration_is_read(read: Reader) -> None:
+def test_an_xhtml_page_with_an_encoding_declaration_is_read(read):
     page = '<?xml version="1.0" encoding="utf-8"?><html><body><p>Grüße</p></body></html>'
     assert read(page, "", "application/xhtml+xml").text == "Grüße"
 
@@ -81,13 +79,11 @@ def test_an_xhtml_page_with_an_encoding_declaration_is_read(read: Reader) -> Non
     ],
     ids=["script", "empty", "nested", "nested after text", "large"],
 )
-def test_a_page_without_readable_text_gets_its_reason(
-    page: str, content_type: str | None, part: str, read: Reader
-) -> None:
+def test_a_page_without_readable_text_gets_its_reason(page, content_type, part, read):
     assert part in read.reason(page, "", content_type)
 
 
-def test_headings_code_lists_and_tables_of_a_page_are_kept(read: Reader) -> None:
+def test_headings_code_lists_and_tables_of_a_page_are_kept(read):
     page = (
         "<body><nav><a href=/>Other page</a></nav><main><h1>Tool<a href=#x>¶</a></h1>"
         f"<p>{SENTENCE} Install it with this command:</p><pre>pip install \\\n  tool</pre>"
@@ -106,7 +102,7 @@ def test_headings_code_lists_and_tables_of_a_page_are_kept(read: Reader) -> None
     )
 
 
-def test_code_and_tables_below_the_last_paragraph_are_the_articles(read: Reader) -> None:
+def test_code_and_tables_below_the_last_paragraph_are_the_articles(read):
     body = "".join(f"<p>{SENTENCE} Number {number}.</p>" for number in range(8))
     rows = "<tr><td colspan=2>options</td></tr><tr><td>--list</td><td>show each file</td></tr>"
     page = (
@@ -129,7 +125,7 @@ PRICES = (
 )
 
 
-def test_every_cell_of_a_table_stays_in_its_column(read: Reader) -> None:
+def test_every_cell_of_a_table_stays_in_its_column(read):
     page = f"<body><main><p>{SENTENCE} {SENTENCE}</p>{PRICES}</main></body>"
     assert read(page, "page.html").text.endswith(
         "plan | a month | a year\n--- | --- | ---\nBasic |  | 50 euros\n| Basic | 6 euros |  |\n\n"
@@ -139,7 +135,7 @@ def test_every_cell_of_a_table_stays_in_its_column(read: Reader) -> None:
 
 
 @pytest.mark.parametrize("span", ["65534", "1000", "0", "-1", "x", "", "9" * 5000, "²"])
-def test_a_cell_that_spans_what_no_table_has_is_read(span: str, read: Reader) -> None:
+def test_a_cell_that_spans_what_no_table_has_is_read(span, read):
     rows = "".join(
         f"<tr><td rowspan={span!r} colspan={span!r}>a</td><td>b</td></tr>" for _ in range(50)
     )
@@ -164,7 +160,7 @@ def test_a_cell_that_spans_what_no_table_has_is_read(span: str, read: Reader) ->
         ("\n20\neuros", "20 euros"),
     ],
 )
-def test_a_paragraph_is_read_whatever_is_within_it(inner: str, shown: str, read: Reader) -> None:
+def test_a_paragraph_is_read_whatever_is_within_it(inner, shown, read):
     fee = f"<p>Fees:\n{inner} for each of the members in a year.</p>"
     page = f"<body><main><h1>Club</h1><p>{SENTENCE * 3}</p>{fee}<p>{SENTENCE}</p></main></body>"
     assert f"\n\nFees: {shown} for each of the members in a year.\n\n" in read(page, "a.html").text
@@ -174,14 +170,14 @@ def test_a_paragraph_is_read_whatever_is_within_it(inner: str, shown: str, read:
 @pytest.mark.parametrize(
     "attribute", ["hidden", "style='display:none'", "style='VISIBILITY: hidden'"]
 )
-def test_what_a_visitor_does_not_see_is_not_read(attribute: str, length: int, read: Reader) -> None:
+def test_what_a_visitor_does_not_see_is_not_read(attribute, length, read):
     page = f"<body><main><p>{SENTENCE * length}</p><p {attribute}>Secret.</p>After.</main></body>"
     text = read(page, "a.html").text
     assert "Secret" not in text
     assert "After." in text
 
 
-def test_tables_that_follow_from_one_another_stay_two(read: Reader) -> None:
+def test_tables_that_follow_from_one_another_stay_two(read):
     prices = "<table><tr><th>plan</th><th>price</th></tr><tr><td>Basic</td><td>5</td></tr></table>"
     contact = (
         "<table><tr><th>Phone</th><td>0555 1</td></tr><tr><th>Mail</th><td>a@b</td></tr></table>"
@@ -202,15 +198,13 @@ def test_tables_that_follow_from_one_another_stay_two(read: Reader) -> None:
         ("Mon<wbr>day <button>Copy</button>", "Monday"),
     ],
 )
-def test_the_words_of_a_cell_are_apart_where_its_lines_are(
-    cell: str, words: str, read: Reader
-) -> None:
+def test_the_words_of_a_cell_are_apart_where_its_lines_are(cell, words, read):
     table = f"<table><tr><td>{cell}</td><td>open</td></tr><tr><td>a</td><td>b</td></tr></table>"
     page = f"<body><main><p>{SENTENCE} {SENTENCE}</p>{table}</main></body>"
     assert read(page, "a.html").text.endswith(f"{words} | open\na | b")
 
 
-def test_lines_of_code_end_at_a_break_too(read: Reader) -> None:
+def test_lines_of_code_end_at_a_break_too(read):
     code = "<pre><code>frob stop<br>frob <b>start</b><br/></code></pre>"
     page = f"<body><main><p>{SENTENCE} {SENTENCE} Type this:</p>{code}</main></body>"
     assert read(page, "a.html").text.endswith("\n\n```\nfrob stop\nfrob start\n```")
@@ -239,13 +233,13 @@ TABLES = {
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_a_row_stays_in_its_table_whatever_is_in_its_cells(table: str, read: Reader) -> None:
+def test_a_row_stays_in_its_table_whatever_is_in_its_cells(table, read):
     page = f"<main><p>{SENTENCE * 5}</p><table>{table}</table></main>"
     assert read(page, "a.html").text.endswith(f"\n\n{TABLES[table]}")
 
 
 @pytest.mark.parametrize("kind", ["ul", "ol", "dl"])
-def test_a_list_of_a_plain_page_is_kept(kind: str, read: Reader) -> None:
+def test_a_list_of_a_plain_page_is_kept(kind, read):
     item, end = ("<dt>a</dt><dd>", "</dd>") if kind == "dl" else ("<li>", "</li>")
     items = f"<{kind}>{item}the form{end}{item}a card{end}</{kind}>"
     for page in (
@@ -257,7 +251,7 @@ def test_a_list_of_a_plain_page_is_kept(kind: str, read: Reader) -> None:
         assert "a card" in text
 
 
-def test_terms_that_share_a_definition_and_terms_that_have_two(read: Reader) -> None:
+def test_terms_that_share_a_definition_and_terms_that_have_two(read):
     terms = "<dl><dt>Sourdough</dt><dt>Leaven</dt><dd>A dough.</dd><dd>An old one.</dd></dl>"
     page = f"<main><p>{SENTENCE * 5}</p>{terms}</main>"
     assert read(page, "a.html").text.endswith("- Sourdough, Leaven: A dough.\n- An old one.")

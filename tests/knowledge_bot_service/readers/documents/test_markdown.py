@@ -2,11 +2,11 @@
 
 import pytest
 
-from document_files import Read, Reader
+from document_files import Read
 from knowledge_bot_service.readers.extract import ExtractionError
 
 
-def test_markdown_keeps_its_words_and_loses_its_marks(read: Reader) -> None:
+def test_markdown_keeps_its_words_and_loses_its_marks(read):
     source = """---
 title: "Handbook"
 ---
@@ -42,7 +42,7 @@ x = a_b_c  # **kept**
     )
 
 
-def test_the_first_heading_of_a_markdown_file_is_its_title(read: Reader) -> None:
+def test_the_first_heading_of_a_markdown_file_is_its_title(read):
     assert read("Intro\n\n## The *rules*\n\ntext", "", "text/markdown").title == "The rules"
 
 
@@ -55,13 +55,11 @@ def test_the_first_heading_of_a_markdown_file_is_its_title(read: Reader) -> None
         ("# C# #", "C#"),
     ],
 )
-def test_marks_that_close_a_heading_go_and_those_of_its_words_stay(
-    heading: str, title: str, read: Reader
-) -> None:
+def test_marks_that_close_a_heading_go_and_those_of_its_words_stay(heading, title, read):
     assert read(f"{heading}\n\ntext", "a.md").title == title
 
 
-def test_every_cell_of_a_table_stays_in_its_column(read: Reader) -> None:
+def test_every_cell_of_a_table_stays_in_its_column(read):
     source = (
         "| option | default | type |\n|---|:-:|--:|\n| `NAME` |  |  |\n|  | 8700 | int |\n"
         "| `--role [read\\|write]` | read | `str \\| None` |\n\n|a|b|\n|--|--|\n|1||"
@@ -88,11 +86,11 @@ def test_every_cell_of_a_table_stays_in_its_column(read: Reader) -> None:
         ("a \\`b\\` c", "a `b` c"),
     ],
 )
-def test_code_is_kept_as_it_is_and_marks_go(line: str, words: str, read: Reader) -> None:
+def test_code_is_kept_as_it_is_and_marks_go(line, words, read):
     assert read(f"Text.\n\n{line}", "a.md").text == f"Text.\n\n{words}"
 
 
-def test_what_a_note_or_a_tab_holds_is_text_after_its_title(read: Reader) -> None:
+def test_what_a_note_or_a_tab_holds_is_text_after_its_title(read):
     source = (
         'Install it:\n\n=== "Linux"\n\n    Open a shell:\n\n    ```\n    apt install x\n    ```\n\n'
         '=== "Windows"\n\n    Run setup.\n\n!!! note\n\n    It is free.\n\nEnd.'
@@ -131,11 +129,11 @@ def test_what_a_note_or_a_tab_holds_is_text_after_its_title(read: Reader) -> Non
     ],
 )
 @pytest.mark.timeout(30)  # in time that grows with the square of the length, it takes minutes
-def test_hostile_markdown_takes_time_in_proportion_to_its_length(source: str, read: Reader) -> None:
+def test_hostile_markdown_takes_time_in_proportion_to_its_length(source, read):
     read(source + "\n\nend", "a.md")
 
 
-def test_what_a_directive_of_myst_sets_off_is_text(read: Reader) -> None:
+def test_what_a_directive_of_myst_sets_off_is_text(read):
     source = (
         "```{note}\nIt is *free*.\n\n- one\n```\n\n"
         "````{admonition} Mind\n:class: tip\n\n"
@@ -168,15 +166,11 @@ def test_what_a_directive_of_myst_sets_off_is_text(read: Reader) -> None:
         ),
     ],
 )
-def test_what_generators_of_documentation_add_is_left_out(
-    source: str, text: str, read: Reader
-) -> None:
+def test_what_generators_of_documentation_add_is_left_out(source, text, read):
     assert read(source, "a.md").text.strip() == text
 
 
 @pytest.mark.parametrize("source", ["::: hatch.utils.fs", "::: a.b\n    options:\n      x: 1\n"])
-def test_a_page_that_only_puts_documentation_of_code_in_has_no_text(
-    source: str, read: Reader
-) -> None:
+def test_a_page_that_only_puts_documentation_of_code_in_has_no_text(source, read):
     with pytest.raises(ExtractionError, match="no text"):
         read(source, "a.md")

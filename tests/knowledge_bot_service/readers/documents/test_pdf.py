@@ -5,10 +5,10 @@ import io
 import pytest
 from pypdf import PdfReader, PdfWriter
 
-from document_files import SENTENCE, Reader, pdf
+from document_files import SENTENCE, pdf
 
 
-def encrypted() -> bytes:
+def encrypted():
     writer = PdfWriter(clone_from=PdfReader(io.BytesIO(pdf(SENTENCE))))
     writer.encrypt("secret", algorithm="RC4-128")
     written = io.BytesIO()
@@ -16,7 +16,7 @@ def encrypted() -> bytes:
     return written.getvalue()
 
 
-def test_a_pdf_gives_its_pages_as_paragraphs(read: Reader) -> None:
+def test_a_pdf_gives_its_pages_as_paragraphs(read):
     data = pdf(
         f"{SENTENCE}\nIt is closed for lunch between twelve and one, and on holi-\ndays.", "Two"
     )
@@ -46,5 +46,5 @@ def test_a_pdf_gives_its_pages_as_paragraphs(read: Reader) -> None:
     ],
     ids=["truncated", "junk", "encrypted", "locked", "noise", "scan", "no pages", "bomb"],
 )
-def test_a_pdf_without_readable_text_gets_its_reason(data: bytes, part: str, read: Reader) -> None:
+def test_a_pdf_without_readable_text_gets_its_reason(data, part, read):
     assert part in read.reason(data, "a.pdf", "application/pdf")

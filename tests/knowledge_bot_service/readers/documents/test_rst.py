@@ -1,14 +1,12 @@
 """reStructuredText without its marks, as Sphinx's users write it."""
 
-from pathlib import Path
-
 import pytest
 
-from document_files import Read, Reader
+from document_files import Read
 from knowledge_bot_service.readers.extract import ExtractionError
 
 
-def test_a_document_keeps_its_headings_lists_tables_and_code(read: Reader) -> None:
+def test_a_document_keeps_its_headings_lists_tables_and_code(read):
     source = """
 .. _top:
 
@@ -79,18 +77,16 @@ term
         (".. figure:: harbour.png\n\n   The *map*.\n\n   In 1912.", "The map.\n\nIn 1912."),
     ],
 )
-def test_what_sphinx_adds_is_read_as_its_readers_see_it(
-    markup: str, text: str, read: Reader
-) -> None:
+def test_what_sphinx_adds_is_read_as_its_readers_see_it(markup, text, read):
     assert read(f"Text before.\n\n{markup}", "a.rst").text == f"Text before.\n\n{text}"
 
 
 @pytest.mark.parametrize("content_type", ["text/x-rst", "text/prs.fallenstein.rst"])
-def test_it_is_known_by_its_type_as_well(content_type: str, read: Reader) -> None:
+def test_it_is_known_by_its_type_as_well(content_type, read):
     assert read("Title\n=====\n\n*text*", "a", content_type).text == "# Title\n\ntext"
 
 
-def test_nothing_comes_from_another_file_or_as_html(read: Reader, tmp_path: Path) -> None:
+def test_nothing_comes_from_another_file_or_as_html(read, tmp_path):
     secret = tmp_path / "secret"
     secret.write_text("the secret,1\n")
     source = f"""
@@ -116,12 +112,12 @@ End.
     assert text.endswith("End.")
 
 
-def test_what_docutils_cannot_read_is_a_text_like_any_other(read: Reader) -> None:
+def test_what_docutils_cannot_read_is_a_text_like_any_other(read):
     nested = "\n\n".join("  " * level + f"- item {level}" for level in range(300))
     assert "item 299" in read(nested, "a.rst").text
 
 
-def test_a_document_that_only_includes_others_has_no_text(read: Reader) -> None:
+def test_a_document_that_only_includes_others_has_no_text(read):
     with pytest.raises(ExtractionError, match="no text"):
         read(".. include:: ../README.rst\n", "a.rst")
 
@@ -130,11 +126,11 @@ def test_a_document_that_only_includes_others_has_no_text(read: Reader) -> None:
     "source",
     ["===", ".. a::", "```" * 1000, "+--+\n|a\n", ":a:`b", ".. |x| replace:: |x|\n\n|x|", "`a "],
 )
-def test_damaged_markup_is_no_reason_to_fail(source: str, read: Reader) -> None:
+def test_damaged_markup_is_no_reason_to_fail(source, read):
     assert read(f"{source}\n\nend", "a.rst").text.endswith("end")
 
 
-def test_a_document_that_would_take_too_long_is_a_text_like_any_other(read: Reader) -> None:
+def test_a_document_that_would_take_too_long_is_a_text_like_any_other(read):
     source = "*word* *word*\n\n"
     text = read(source * (2 * 1024 * 1024 // len(source) + 1), "a.rst").text
     assert text.startswith("*word* *word*")

@@ -1,15 +1,12 @@
 """The page as a person uses it, in headless Chromium."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
-from playwright.async_api import Browser, Locator, Page, Request, Route, expect
+from playwright.async_api import Page, expect
 
 from in_process import OnAPort
 from knowledge_bot_service import LocalService
@@ -81,7 +78,7 @@ ALLOWANCES = "\n".join(
 )
 
 
-def added(service: OnAPort | LocalService, name: str, text: str) -> str:
+def added(service, name, text):
     """The id of a source that is added, and ready."""
     with client_of(service) as http:
         source: str = add_text(http, name, text)["id"]
@@ -99,13 +96,13 @@ DECLARED: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OnAPort]:
+def shared(tmp_path_factory):
     with OnAPort(tmp_path_factory.mktemp("shared"), **DECLARED) as running:
         yield running
 
 
 @pytest.fixture
-def local(shared: OnAPort) -> OnAPort:
+def local(shared):
     """A service without sources, which may have conversations of other tests."""
     shared.wait_until_ready()
     with client_of(shared) as http:
@@ -115,7 +112,7 @@ def local(shared: OnAPort) -> OnAPort:
 
 
 @pytest.fixture
-def own(tmp_path: Path) -> Iterator[LocalService]:
+def own(tmp_path):
     """A service of the test's own: without conversations, and to be killed."""
     with LocalService(tmp_path / "data", **DECLARED) as running:
         yield running
@@ -130,20 +127,20 @@ class Visit:
     complaints: list[str] = field(default_factory=list)
     addresses: list[str] = field(default_factory=list)
 
-    def label(self, name: str) -> Locator:
+    def label(self, name):
         return self.page.get_by_label(name, exact=True)
 
-    def button(self, name: str) -> Locator:
+    def button(self, name):
         return self.page.get_by_role("button", name=name, exact=True)
 
-    def source(self, name: str) -> Locator:
+    def source(self, name):
         return self.page.get_by_role("listitem").filter(has_text=name)
 
-    async def enter(self, key: str) -> None:
+    async def enter(self, key):
         await self.label("API key").fill(key)
         await self.label("API key").press("Enter")
 
-    async def ask(self, question: str) -> Locator:
+    async def ask(self, question):
         """Ask, and wait for what is the answer to this question."""
         answers = self.page.locator(".answer:not(.waits)")
         before = await answers.count()
@@ -154,15 +151,13 @@ class Visit:
 
 
 @asynccontextmanager
-async def visiting(
-    browser: Browser, service: OnAPort | LocalService, width: int = 1100, enter: bool = True
-) -> AsyncIterator[Visit]:
+async def visiting(browser, service, width=1100, enter=True):
     """Open the page; at the end nothing may have been refused, loaded from elsewhere, or leaked."""
     origin = service.base_url.removesuffix("/public/v1")
     page = await browser.new_page(viewport={"width": width, "height": 700})
     visit = Visit(page, origin)
 
-    def note(request: Request) -> None:
+    def note(request):
         visit.addresses.append(request.url)
 
     page.on("request", note)
@@ -182,8 +177,8 @@ async def visiting(
 
 
 async def test_a_page_a_text_and_a_file_become_ready_and_are_named_by_answers(
-    browser: Browser, local: OnAPort, tmp_path: Path
-) -> None:
+    browser, local, tmp_path
+):
     canoes = tmp_path / "canoes.md"
     canoes.write_text("# Canoes\n\nThe canoes are kept by Ruth Okafor, behind the boathouse.")
     async with visiting(browser, local) as visit:
@@ -215,9 +210,7 @@ async def test_a_page_a_text_and_a_file_become_ready_and_are_named_by_answers(
         )
 
 
-async def test_a_conversation_goes_on_until_a_new_one_is_started(
-    browser: Browser, own: LocalService
-) -> None:
+async def test_a_conversation_goes_on_until_a_new_one_is_started(browser, own):
     with client_of(own) as http:
         add_text(http, "Lighthouse", "The lighthouse of Rua was built in 1874 by Ana Sousa.")
         async with visiting(browser, own) as visit:
@@ -234,13 +227,11 @@ async def test_a_conversation_goes_on_until_a_new_one_is_started(
             assert conversations(http)[1:] == ["What else is there?"]
 
 
-async def test_the_next_question_waits_for_its_answer_alone(
-    browser: Browser, own: LocalService
-) -> None:
+async def test_the_next_question_waits_for_its_answer_alone(browser, own):
     """A question typed while the list of conversations was loaded stayed in its field."""
     released = asyncio.Event()
 
-    async def held(route: Route) -> None:
+    async def held(route):
         await released.wait()
         await route.continue_()
 
@@ -254,11 +245,11 @@ async def test_the_next_question_waits_for_its_answer_alone(
         await expect(visit.page.locator("#talks")).to_contain_text("Who built the lighthouse")
 
 
-def conversations(http: httpx.Client) -> list[str]:
+def conversations(http):
     return [one["name"] for one in value_of(http.get("/bots/bot_one/conversations"))["data"]]
 
 
-async def test_a_wrong_key_is_said_and_shows_nothing(browser: Browser, local: OnAPort) -> None:
+async def test_a_wrong_key_is_said_and_shows_nothing(browser, local):
     async with visiting(browser, local, enter=False) as visit:
         await expect(visit.label("API key")).to_be_focused()
         await visit.enter("wrong-key")
@@ -271,9 +262,7 @@ async def test_a_wrong_key_is_said_and_shows_nothing(browser: Browser, local: On
         await expect(visit.page.get_by_role("heading", name="Sources")).to_be_visible()
 
 
-async def test_a_key_is_kept_by_the_tab_until_it_is_logged_out(
-    browser: Browser, local: OnAPort
-) -> None:
+async def test_a_key_is_kept_by_the_tab_until_it_is_logged_out(browser, local):
     async with visiting(browser, local) as visit:
         await visit.page.reload()
         await expect(visit.page.get_by_role("heading", name="Sources")).to_be_visible()
@@ -283,9 +272,7 @@ async def test_a_key_is_kept_by_the_tab_until_it_is_logged_out(
         assert kept == [0, 0]
 
 
-async def test_a_key_is_offered_nothing_that_it_may_not_do(
-    browser: Browser, local: OnAPort
-) -> None:
+async def test_a_key_is_offered_nothing_that_it_may_not_do(browser, local):
     added(local, "House rules", "The kitchen closes at ten in the evening.")
     async with visiting(browser, local) as visit:
         for key, may_add, may_manage in (
@@ -307,7 +294,7 @@ async def test_a_key_is_offered_nothing_that_it_may_not_do(
             await expect(visit.button("Add")).to_be_visible(visible=may_add)
 
 
-async def test_a_failed_source_shows_its_reason(browser: Browser, local: OnAPort) -> None:
+async def test_a_failed_source_shows_its_reason(browser, local):
     async with visiting(browser, local) as visit:
         await visit.label("Address").fill("http://10.0.0.5/start")
         await visit.button("Add").click()
@@ -321,9 +308,7 @@ async def test_a_failed_source_shows_its_reason(browser: Browser, local: OnAPort
         await expect(failed).to_have_count(1)
 
 
-async def test_what_the_service_refuses_is_said_and_the_form_is_kept(
-    browser: Browser, local: OnAPort
-) -> None:
+async def test_what_the_service_refuses_is_said_and_the_form_is_kept(browser, local):
     async with visiting(browser, local) as visit:
         for box in await visit.page.locator("#collections input:checked").all():
             await box.uncheck()
@@ -334,7 +319,7 @@ async def test_what_the_service_refuses_is_said_and_the_form_is_kept(
     assert local.sources() == []
 
 
-async def test_markup_is_shown_as_text_wherever_it_stands(browser: Browser, local: OnAPort) -> None:
+async def test_markup_is_shown_as_text_wherever_it_stands(browser, local):
     text = f"The password of the gate is {MARKUP} and nothing else.\n\n```\n{MARKUP}\n```"
     source = added(local, MARKUP, text)
     async with visiting(browser, local) as visit:
@@ -365,9 +350,7 @@ async def test_markup_is_shown_as_text_wherever_it_stands(browser: Browser, loca
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(320, "light"), (390, "dark"), (1100, "light")])
-async def test_nothing_needs_sideways_scrolling(
-    browser: Browser, local: OnAPort, width: int, scheme: str
-) -> None:
+async def test_nothing_needs_sideways_scrolling(browser, local, width, scheme):
     name = "W" * 990
     source = added(local, name, f"The long word is {'X' * 290}.\n\n# {'Y' * 300}")
     with client_of(local) as http:
@@ -395,13 +378,13 @@ async def test_nothing_needs_sideways_scrolling(
         await expect(visit.label("Question")).to_be_in_viewport()
 
 
-async def height(one: Locator) -> float:
+async def height(one):
     box = await one.bounding_box()
     assert box is not None
     return box["height"]
 
 
-async def overflow(page: Page) -> list[str]:
+async def overflow(page):
     """What is wider than its place, among everything that is shown."""
     found: list[str] = await page.evaluate(
         """() => [...document.querySelectorAll("html, body, body *")]
@@ -412,9 +395,7 @@ async def overflow(page: Page) -> list[str]:
     return found
 
 
-async def test_every_field_has_a_label_and_the_keyboard_reaches_it(
-    browser: Browser, local: OnAPort
-) -> None:
+async def test_every_field_has_a_label_and_the_keyboard_reaches_it(browser, local):
     async with visiting(browser, local) as visit:
         unnamed = await visit.page.evaluate(
             """() => [...document.querySelectorAll("input, select, textarea")]
@@ -428,9 +409,7 @@ async def test_every_field_has_a_label_and_the_keyboard_reaches_it(
         assert {"leave", "url", "name", "search", "status", "collection"} <= reached
 
 
-async def test_without_an_answer_a_question_is_kept_and_a_source_is_not_called_lost(
-    browser: Browser, own: LocalService
-) -> None:
+async def test_without_an_answer_a_question_is_kept_and_a_source_is_not_called_lost(browser, own):
     async with visiting(browser, own) as visit:
         own.kill()
         await visit.label("Address").fill("http://example.org/")
@@ -448,9 +427,7 @@ async def test_without_an_answer_a_question_is_kept_and_a_source_is_not_called_l
         await expect(visit.page.locator(".answer:not(.waits)")).to_have_count(1)
 
 
-async def test_conversations_are_listed_opened_and_gone_on_with(
-    browser: Browser, own: LocalService
-) -> None:
+async def test_conversations_are_listed_opened_and_gone_on_with(browser, own):
     with client_of(own) as http:
         add_text(http, "Lighthouse", "The lighthouse of Rua was built in 1874 by Ana Sousa.")
         for number in range(35):
@@ -492,9 +469,7 @@ async def test_conversations_are_listed_opened_and_gone_on_with(
         await expect(visit.page.locator(".log .problem")).to_contain_text("not there")
 
 
-async def test_an_answer_leads_to_the_passage_that_it_quotes(
-    browser: Browser, local: OnAPort
-) -> None:
+async def test_an_answer_leads_to_the_passage_that_it_quotes(browser, local):
     filler = "\n\n".join(f"Paragraph {number} says {'nothing ' * 90}" for number in range(80))
     text = f"{filler}\n\nThe canoes are kept by Ruth Okafor. They are red.\n\n{filler}"
     added(local, "Boats, canoes, rafts", text)
@@ -516,7 +491,7 @@ async def test_an_answer_leads_to_the_passage_that_it_quotes(
         await expect(visit.page.locator(".bubble.question")).to_have_count(1)
 
 
-async def test_a_source_is_deleted_after_it_was_named(browser: Browser, local: OnAPort) -> None:
+async def test_a_source_is_deleted_after_it_was_named(browser, local):
     added(local, "House rules", "The kitchen closes at ten in the evening.")
     with client_of(local) as http:
         told = ask(http, "When does the kitchen close?")
@@ -538,7 +513,7 @@ async def test_a_source_is_deleted_after_it_was_named(browser: Browser, local: O
         )
 
 
-async def test_a_source_is_replaced_under_its_name(browser: Browser, local: OnAPort) -> None:
+async def test_a_source_is_replaced_under_its_name(browser, local):
     added(local, "Opening", "The library opens at nine on Saturdays.")
     with client_of(local) as http:
         async with visiting(browser, local) as visit:
@@ -553,7 +528,7 @@ async def test_a_source_is_replaced_under_its_name(browser: Browser, local: OnAP
         assert len(local.sources()) == 1
 
 
-async def test_a_source_is_renamed_and_its_text_stays(browser: Browser, local: OnAPort) -> None:
+async def test_a_source_is_renamed_and_its_text_stays(browser, local):
     source = added(local, "Opening", "The library opens at nine on Saturdays.")
     with client_of(local) as http:
         async with visiting(browser, local) as visit:
@@ -574,7 +549,7 @@ async def test_a_source_is_renamed_and_its_text_stays(browser: Browser, local: O
         assert renamed["revision"] == renamed["ready_revision"]
 
 
-async def test_a_list_is_searched_and_goes_on(browser: Browser, local: OnAPort) -> None:
+async def test_a_list_is_searched_and_goes_on(browser, local):
     with client_of(local) as http:
         for number in range(52):
             add_text(http, f"Rule {number}", "No running.")
@@ -594,9 +569,7 @@ async def test_a_list_is_searched_and_goes_on(browser: Browser, local: OnAPort) 
         await expect(names).to_have_text(["Émile's notes"])
 
 
-async def test_an_upload_shows_how_far_it_is_and_can_be_cancelled(
-    browser: Browser, local: OnAPort, tmp_path: Path
-) -> None:
+async def test_an_upload_shows_how_far_it_is_and_can_be_cancelled(browser, local, tmp_path):
     large = tmp_path / "large.txt"
     large.write_text("The lighthouse of Rua. " * 1_000_000)
     too_large = tmp_path / "too-large.txt"
@@ -629,9 +602,7 @@ async def test_an_upload_shows_how_far_it_is_and_can_be_cancelled(
     assert local.sources() == []
 
 
-async def test_headings_code_lists_and_tables_in_a_text_are_readable(
-    browser: Browser, local: OnAPort
-) -> None:
+async def test_headings_code_lists_and_tables_in_a_text_are_readable(browser, local):
     async with visiting(browser, local) as visit:
         made = await visit.page.evaluate(
             """async (text) => {
@@ -657,9 +628,7 @@ async def test_headings_code_lists_and_tables_in_a_text_are_readable(
     ]
 
 
-async def test_a_row_is_marked_in_the_answer_and_in_its_table(
-    browser: Browser, local: OnAPort
-) -> None:
+async def test_a_row_is_marked_in_the_answer_and_in_its_table(browser, local):
     added(local, "Travel", f"# Allowances\n\nThe allowances are these:\n\n{ALLOWANCES}")
     with client_of(local) as http:
         conversation = ask(http, "How much is the allowance in Norway?")["conversation_id"]
@@ -677,7 +646,7 @@ async def test_a_row_is_marked_in_the_answer_and_in_its_table(
         assert await quoted.locator(".wide").evaluate("one => one.scrollWidth > one.clientWidth")
 
 
-async def test_a_quote_is_marked_wherever_its_words_stand(browser: Browser, local: OnAPort) -> None:
+async def test_a_quote_is_marked_wherever_its_words_stand(browser, local):
     marked = {
         "Call `a()` first, (always).": ["Call ", "a()", " first,\n(always)."],
         "No": ["No"],
@@ -717,12 +686,12 @@ x = [1]
     assert dict(zip(marked, made, strict=True)) == marked
 
 
-async def test_it_works_under_a_prefix_of_a_reverse_proxy(browser: Browser, local: OnAPort) -> None:
+async def test_it_works_under_a_prefix_of_a_reverse_proxy(browser, local):
     added(local, "House rules", "The kitchen closes at ten in the evening.")
     async with visiting(browser, local, enter=False) as visit:
         prefix = f"{visit.origin}/kbot/"
 
-        async def without_prefix(route: Route) -> None:
+        async def without_prefix(route):
             await route.continue_(url=route.request.url.replace(prefix, f"{visit.origin}/"))
 
         await visit.page.route(f"{prefix}**", without_prefix)
