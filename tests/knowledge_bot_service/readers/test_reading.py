@@ -136,7 +136,7 @@ def test_a_document_that_nobody_wants_the_rest_of_is_not_read_on(reader):
 
 @needs_proc
 def test_a_process_that_is_killed_is_told_and_replaced(reader):
-    parts = reader.read(Request("Name", "word " * 1_000_000))
+    parts = reader.read(Request("Name", "word " * 100_000))
     next(parts)
     os.kill(child_of(reader), signal.SIGKILL)
     with pytest.raises(ReaderDiedError, match=r"^its reader broke down \(signal 9\)$"):
@@ -165,7 +165,7 @@ def test_resting_leaves_no_process_behind(reader, tmp_path):
 
 
 def test_a_closed_reader_reads_nothing_more(reader):
-    parts = reader.read(Request("Name", "word " * 1_000_000))
+    parts = reader.read(Request("Name", "word " * 100_000))
     next(parts)
     reader.close()
     with pytest.raises(ReaderClosedError):

@@ -137,7 +137,7 @@ def test_every_cell_of_a_table_stays_in_its_column(read):
 @pytest.mark.parametrize("span", ["65534", "1000", "0", "-1", "x", "", "9" * 5000, "²"])
 def test_a_cell_that_spans_what_no_table_has_is_read(span, read):
     rows = "".join(
-        f"<tr><td rowspan={span!r} colspan={span!r}>a</td><td>b</td></tr>" for _ in range(50)
+        f"<tr><td rowspan={span!r} colspan={span!r}>a</td><td>b</td></tr>" for _ in range(5)
     )
     page = f"<body><main><p>{SENTENCE} {SENTENCE}</p><table><tr><th>x</th><th colspan={span!r}>y"
     text = read(f"{page}</th></tr>{rows}</table></main></body>", "page.html").text
