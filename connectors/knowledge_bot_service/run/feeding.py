@@ -24,6 +24,11 @@ _ORIGIN: Final = "folder"
 # How long a run waits until the service answers from what was sent, in seconds.
 _READY: Final = 60.0
 
+# How long until it is fed again after an error, in seconds: at first, and at most. The disk may be
+# full for a while, for example.
+_SOONEST: Final = 1.0
+_LATEST: Final = 60.0
+
 # How long it may take to finish what is under way when the service stops, in seconds.
 _PATIENCE: Final = 10.0
 
@@ -106,12 +111,16 @@ class Feeding:
 
     def _run(self) -> None:
         assert self._session is not None  # noqa: S101 - the thread is started after it is made
-        try:
-            with self._client:
-                watch_and_ingest(self._session, self._folder, self._find)
-        except (Failed, KnowledgeBotError, LedgerError, OSError) as error:
-            if not self._session.stop.is_set():
-                write_stderr(
-                    f"Error: {error} The service goes on, and {self._folder} is no longer fed to "
-                    "it: start it again when that is mended."
-                )
+        again = _SOONEST
+        with self._client:
+            while not self._session.stop.is_set():
+                try:
+                    watch_and_ingest(self._session, self._folder, self._find)
+                except (Failed, KnowledgeBotError, LedgerError, OSError) as error:
+                    if not self._session.stop.is_set():
+                        write_stderr(
+                            f"Error: {error} The service goes on; {self._folder} is fed to it again "
+                            f"in {again:.0f} s."
+                        )
+                self._session.stop.wait(again)
+                again = min(2 * again, _LATEST)

@@ -68,6 +68,25 @@ def test_it_feeds_what_is_there_and_what_changes_and_a_restart_sends_nothing_aga
     assert "--port" in done.stderr
 
 
+def test_it_feeds_again_when_its_ledger_can_be_written_again(tmp_path, handbook):
+    log = tmp_path / "printed.txt"
+    options = ("--with", "handbook", "--data", "data")
+    with (
+        serving(tmp_path, *options) as (base_url, printed, _),
+        client(base_url, printed) as http,
+    ):
+        assert until(lambda: "Watching" in log.read_text(), 90)
+        (ledger,) = (tmp_path / "data").glob("ledger-*.db")
+        ledger.rename(tmp_path / "away.db")
+        ledger.mkdir()
+        (handbook / "new.md").write_text("The canoes are kept by Ruth Okafor.")
+        assert until(lambda: "Error" in log.read_text(), 90)
+        assert names(http) == ["fees.md", "hours.md"]
+        ledger.rmdir()
+        (tmp_path / "away.db").rename(ledger)
+        assert until(lambda: names(http) == ["fees.md", "hours.md", "new.md"], 90)
+
+
 def test_a_restored_backup_is_sent_what_changed_since_and_nothing_twice(tmp_path, handbook):
     for number in range(60):
         (handbook / f"{number}.md").write_text(f"The depot {number} is dry.")
