@@ -119,7 +119,7 @@ class Feeding:
                 except (Failed, KnowledgeBotError, LedgerError, OSError) as error:
                     if not self._session.stop.is_set():
                         write_stderr(
-                            f"Error: {error} The service goes on; {self._folder} is fed to it again "
+                            f"Error: {error} The service goes on, and is fed {self._folder} again "
                             f"in {again:.0f} s."
                         )
                 self._session.stop.wait(again)
