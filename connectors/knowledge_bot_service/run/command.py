@@ -15,7 +15,6 @@ from urllib.parse import urljoin
 import click
 from click.core import ParameterSource
 
-from knowledge_bot.adapters import is_loopback
 from knowledge_bot_service import require_extra
 
 if TYPE_CHECKING:
@@ -382,6 +381,8 @@ def _given(option: str) -> Path | None:
 def _announce(
     base_url: str, settings: "Settings", generated_key: str | None, *, is_new: bool
 ) -> None:
+    from knowledge_bot.adapters import is_loopback
+
     click.echo(f"Base URL: {base_url}")
     click.echo(f"Page:     {urljoin(base_url, '/')}")
     if generated_key is not None:
