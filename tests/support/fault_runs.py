@@ -6,6 +6,7 @@ both clients and every HTTP client that a user may pass in.
 
 import asyncio
 import contextlib
+import ssl
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -22,6 +23,8 @@ CLIENTS: dict[str, tuple[Callable[..., Any], Callable[..., Any] | None]] = {
     **http_libraries.CLIENTS,
 }
 """Both clients, with connections of their own and with a client of the user."""
+
+_AUTHORITIES = ssl.create_default_context()  # takes longer to load than most faults to happen
 
 POOL = 100
 """How many connections each of them has."""
@@ -90,7 +93,7 @@ async def _opened(name: str, url: str) -> AsyncIterator[Any]:
                 return await closing.enter_async_context(client)
             return closing.enter_context(client)
 
-        http_client = None if theirs is None else await entered(theirs())
+        http_client = None if theirs is None else await entered(theirs(verify=_AUTHORITIES))
         yield await entered(ours(KEY, url, http_client=http_client))
 
 
