@@ -95,10 +95,14 @@ class Finder:
         found = self._find(question, terms, [words], collections, limit)
         if not asked.before or _stands_alone(asked, terms, found):
             return found
-        before = self._context(asked.before, min(1.0, _SHORT / max(1, len(terms.terms))))
+        before = [*self._context(asked.before, min(1.0, _SHORT / max(1, len(terms.terms))))]
         said = [_ends(exchange.question) for exchange in asked.before[-_MEANT:]]
         whole = " ".join([*said, question])
-        in_context = self._find(whole, terms, [words, *before], collections, limit)
+        # "When is it?" has no word of a subject, and finds whatever has "when" in it.
+        queries = before if terms.is_empty else [words, *before]
+        in_context = self._find(whole, terms, queries, collections, limit)
+        if terms.is_empty:
+            return in_context
         if found.is_near and not in_context.is_near:
             return found
         # Of a passage that both are about, it is the last question that a statement has to answer.
