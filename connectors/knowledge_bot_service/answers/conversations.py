@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from knowledge_bot.transcripts import Turn, read
-from knowledge_bot_service.answers.prompts import question_in
+from knowledge_bot_service.answers.prompts import question_in, told_in
 from knowledge_bot_service.config.refusals import UnknownError
 from knowledge_bot_service.config.storage import StorageError
 from knowledge_bot_service.store.database import Database
@@ -71,11 +71,14 @@ def asked_in(content: str, said: Sequence[Turn] = ()) -> Asked:
     turns, message = (*said, *transcript.history), transcript.question
     instructions = dict.fromkeys(turn.text for turn in turns if turn.role == "system")
     spoken = [turn for turn in turns if turn.role != "system" and turn.text.strip()]
-    exchanges = tuple(_exchanges(spoken[-_CONTEXT_TURNS:]))
+    exchanges = [*_exchanges(spoken[-_CONTEXT_TURNS:])]
+    told, question = told_in(question_in(message))
+    if told:
+        exchanges.append(Exchange(told, ""))
     return Asked(
-        question=question_in(message),
+        question=question,
         message=message,
-        before=exchanges[-CONTEXT_EXCHANGES:],
+        before=tuple(exchanges[-CONTEXT_EXCHANGES:]),
         instructions=tuple(instructions),
     )
 

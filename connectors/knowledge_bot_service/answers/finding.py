@@ -88,6 +88,8 @@ class Finder:
             limit: how many passages to return at most; 40 or fewer.
         """
         question = _ends(asked.question)
+        if question.isupper() and " " in question:  # the vectors know few words in capitals
+            question = question.lower()
         terms = query_terms(question)
         if terms.is_empty and not asked.before:
             return Found()

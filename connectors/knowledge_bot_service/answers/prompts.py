@@ -21,8 +21,10 @@ _END: Final = 20_000
 # Nobody types more than this around a question: a longer text is material for most of its length.
 _TYPED: Final = 400
 
-# A question of fewer words of its own cannot stand without the text that it is in.
+# A question of fewer words of its own cannot stand without the text that it is in. Around one
+# question, so many characters are told before it rather than asked.
 _ALONE: Final = 2
+_TOLD: Final = 100
 
 # How a prompt calls the question. What only technical texts call so must stand at the beginning of
 # a line: "What does `invalid input: x` mean?"
@@ -63,31 +65,38 @@ _MATERIAL: Final = re.compile(
 )
 
 # The last turn of the user in a template of a model's chat: of Llama, Mistral, Gemma, Alpaca,
-# Vicuna, and ChatML. Its marks begin the prompt or end it; a sentence may speak of them.
+# Vicuna, ChatML, and behind a name. Its marks begin the prompt or end it; a sentence may speak of
+# them.
 _TURN: Final = re.compile(
     r"(?ms)(?:\[INST\]|<\|(?:user|USER_TOKEN)\|>|<start_of_turn>user|<\|im_start\|>user"
-    r"|<\|start_header_id\|>user<\|end_header_id\|>|^### (?:Instruction|User):|\bUSER:)(.+?)"
-    r"(?:\[/INST\]|<\|\w+\|>|<end_of_turn>|</s>|^### (?:Response|Assistant):|\bASSISTANT:)"
+    r"|<\|start_header_id\|>user<\|end_header_id\|>|^### (?:Instruction|User):|\bUSER:|^User:)(.+?)"
+    r"(?:\[/INST\]|<\|\w+\|>|<end_of_turn>|</s>|^### (?:Response|Assistant):|\bASSISTANT:"
+    r"|^Assistant:)"
 )
 _BEFORE_TURNS: Final = re.compile(r"<[|/\w]+>|\[INST\]")
 _SYSTEM: Final = re.compile(r"(?s)<<SYS>>.*?<</SYS>>")
 
 _TAG: Final = re.compile(r"(?i)<((?:user[_-]?)?(?:question|query|input|frage|pregunta))>")
 _FIELD: Final = re.compile(r'(?i)"(?:question|query|user_input)"\s*:\s*("(?:[^"\\]|\\.)+")')
+_FIELDS: Final = ("question", "query", "user_input", "input", "prompt", "content")
 _CODE: Final = re.compile(r"(?s)```.*?(?:```|$)")
+_BESIDE: Final = re.compile(r"(?s)<(article|at|context|documents?|passages?|text)>.*?</\1>|<@\w+>")
 
-_PIECE: Final = re.compile(r"(?<=[.!?…:])\s+|(?<=[。！？：؟])\s*|\n+")
+_PIECE: Final = re.compile(r"(?<=[.!?…:])(?<!\b\w\.)\s+|(?<=[。！？：؟])\s*|\n+")
 _ASKS: Final = re.compile(r"[?？؟]\W*$|;$")
 
 # What is said around a question, and not about its subject: whole sentences ...
 _MANNERS: Final = re.compile(
     r"(?i)(?:please (?:answer|respond|reply|keep|use|return|think|be|cite)\b"
-    r"|answer (?:in|the|only|from|with|briefly|concisely)\b|respond\b|reply (?:in|with)\b"
+    r"|answer (?:in|the|only|from|with|briefly|concisely)\b|respond\b|reply (?:in|terminate|with)\b"
     r"|return (?:a|only|the)\b|keep (?:it|the answer)\b|your (?:response|answer) (?:should|must)\b"
     r"|(?:format|give) (?:your|the) (?:answer|output|response)\b|cite (?:your|the|all) sources?\b"
     r"|(?:as an?|in (?:one|two|three|\d+)) (?:\w+ )?(?:list|points|sentences?|table|words)\b"
     r"|use (?:at most|no more than|only|three)\b|be (?:brief|concise)|let['’]?s think|think step"
-    r"|explain (?:step by step|your)|if you do(?:n['’]t| not) know|do(?:n['’]t| not) (?:guess|make)"
+    r"|explain (?:step by step|your)|if you do(?:n['’]t| not) know"
+    r"|(?:do(?:n['’]t| not)|never) (?:guess|make|use)\b"
+    r"|(?:\[?(?:system|user)\]?|here (?:is|are) [^.?!]*|:\w+):$"
+    r"|(?:instructions?|q|role|rules|task)[.:]?$"
     r"|act as\b|you are (?:a|an)\b|i have an? (?:\w+ )?question|hi\b|hello\b|hey\b|dear\b"
     r"|good (?:morning|afternoon|evening|day)\b|i hope (?:you|this)\b"
     r"|(?:many )?thanks?\b|thx\b|cheers\b|(?:best|kind)? ?(?:wishes|regards)\b"
@@ -153,7 +162,28 @@ def question_in(message: str) -> str:
         text = f"{text[:_END]}\n\n{text[-_END:]}"
     if turn := _turn(text):
         return question_in(turn)
-    return _tagged(text) or _field(text) or _labelled(text) or _asked(text) or message
+    found = _object(text) or _tagged(text) or _field(text) or _labelled(text) or _asked(text)
+    return found or message
+
+
+def told_in(question: str) -> tuple[str, str]:
+    """What a text tells around the one question that it asks, and that; nothing if it is short."""
+    pieces = [*_pieces(question)]
+    asking = [piece for piece in pieces if _ASKS.search(piece)]
+    told = " ".join(piece for piece in pieces if piece not in asking)
+    return (told, asking[0]) if len(asking) == 1 and len(told) >= _TOLD else ("", question)
+
+
+def _object(text: str) -> str:
+    """Return the question of a JSON object, or of the last message that it has."""
+    try:
+        found = json.loads(text) if text[:1] == "{" else {}
+    except ValueError:
+        return ""
+    messages = found.get("messages")
+    if isinstance(messages, list) and messages and isinstance(messages[-1], dict):
+        found = messages[-1]
+    return next((one for name in _FIELDS if isinstance(one := found.get(name), str)), "").strip()
 
 
 def _turn(text: str) -> str:
@@ -217,7 +247,8 @@ def _behind(text: str, start: int) -> str:
 def _asked(text: str) -> str:
     """Return what a text without labels asks; empty where that is all of it, or cannot be told."""
     is_long = len(text) > _TYPED
-    bare = _CLOSING.split(_CODE.sub("\n", text) if is_long else text)[0]
+    bare = _BESIDE.sub("\n", _CODE.sub("\n", text) if is_long else text)
+    bare = _CLOSING.split(bare)[0]
     pieces = [piece for line in bare.split("\n") for piece in _spoken(line)]
     asking = [n for n, piece in enumerate(pieces) if _ASKS.search(piece)]
     if is_long and len(pieces) > 1:
@@ -226,7 +257,7 @@ def _asked(text: str) -> str:
     kept = [
         _HELLO.sub("", _OPENING.sub("", piece))
         for n, piece in enumerate(pieces)
-        if not (_MANNERS.match(piece) and n not in asking)
+        if not (_MANNERS.match(piece.lstrip("#*- ")) and n not in asking)
         and not (
             n + 1 in asking
             and piece[-1] in ":："

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from in_process import InProcess
 from knowledge_bot.transcripts import Turn, render
+from knowledge_bot_service.answers.conversations import asked_in
 from knowledge_bot_service.answers.prompts import question_in
 from service_calls import add_text, ask, client_of, problem_of, value_of
 
@@ -103,6 +104,8 @@ def test_ordinary_questions_are_left_as_they_are() -> None:
         "Hello",
         "hello world",
         "What do [INST] and [/INST] mean?",
+        '{"question": 1}',
+        "{}",
         "Explain the loan period.",
         "I see.\n\nAnd on Sundays?",
         "",
@@ -131,6 +134,16 @@ def test_what_only_looks_like_a_prompt_is_left_as_it_is(message: str) -> None:
         ("Could you tell me, if you know, wann Sie öffnen?", "wann Sie öffnen?"),
         ("Sorry to bother you, but where is the key?", "where is the key?"),
         ("Where is the key?\n\nBest,\nAnna", "Where is the key?"),
+        ("# Rules\n- Be brief.\n- Never guess.\n\n# Task\nWhere is the key?", "Where is the key?"),
+        ("[System]: Be brief.\n[User]: Where is the key?", "Where is the key?"),
+        ("<@U024BE7LH> Where is the key? :wave:", "Where is the key?"),
+        (
+            "Here is a document:\n<document>\nIs it warm? Yes.\n</document>\nPlease answer: Why?",
+            "Why?",
+        ),
+        ("User: Hello!\nAssistant: Hi.\nUser: Where is the key?\nAssistant:", "Where is the key?"),
+        ('{"question": "Where is the key?", "language": "en"}', "Where is the key?"),
+        ('{"messages": [{"role": "user", "content": "Where is the key?"}]}', "Where is the key?"),
         ("Question: I lost it.\n\nWhere is the key?\n\nAnswer:", "I lost it.\n\nWhere is the key?"),
     ],
 )
@@ -146,6 +159,18 @@ def test_a_question_that_needs_its_text_keeps_it() -> None:
 @given(st.text(alphabet='Question:<query>"{}\\[]#-=`\n\t.?! aÄ質問：Q1', max_size=300))
 def test_any_text_gives_a_text(text: str) -> None:
     assert question_in(text).strip() or not text.strip()
+
+
+@pytest.mark.parametrize(
+    ("question", "told"),
+    [("Where is the key?", 1), ("Where is it?", 1), ("Where is the key? Is it lost?", 0)],
+)
+@pytest.mark.parametrize("times", [1, 5])
+def test_what_is_told_around_a_question_is_what_was_said_before_it(question, told, times):
+    story = "We were with you last weekend and had a lovely time. " * times
+    asked = asked_in(f"Hi team,\n\n{story}\n\n{question}\n\nMany thanks!\nJoanna Clark")
+    assert (asked.question == question) is bool(told and times > 1)
+    assert len(asked.before) == (told and times > 1)
 
 
 @pytest.fixture(scope="module")
@@ -182,6 +207,14 @@ def test_a_prompt_in_a_transcript_is_answered_and_so_is_one_after_it(http: httpx
         Turn("user", filled(rag, second)),
     ]
     assert FACTS[second] in answer_to(http, render(said))
+
+
+@pytest.mark.parametrize("times", [2, 4, 7])
+def test_a_question_at_the_end_of_a_mail_is_answered_as_it_is_alone(http, times):
+    story = "We were with you last weekend and had a lovely time on the island. " * times
+    for question, fact in FACTS.items():
+        answer = answer_to(http, f"Hi team,\n\n{story}\n\n{question}\n\nBest,\nJoanna Clark")
+        assert fact in answer.split("\n")[0]
 
 
 def test_another_subject_is_refused_in_a_prompt_as_well(http: httpx.Client) -> None:
