@@ -44,6 +44,11 @@ def test_nine_of_ten_questions_are_answered_from_the_right_document(http: httpx.
     assert len(missed) <= len(SET["questions"]) / 10, missed
 
 
+def test_questions_in_capitals_are_answered_as_any_other(http):
+    for one in SET["questions"]:
+        assert ask(http, one["question"].upper())["found"] == ask(http, one["question"])["found"]
+
+
 def is_answered(http: httpx.Client, question: str, answers: list[str], title: str) -> bool:
     return is_right(ask(http, question)["answer"], answers, title)
 

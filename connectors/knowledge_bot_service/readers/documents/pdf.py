@@ -48,7 +48,14 @@ def read_pdf(path: Path) -> Document:
     empty = [str(number) for number, page in enumerate(pages, start=1) if not page]
     # It may be the null object of PDF.
     title = title if isinstance(title, str) else None
-    return Document(chain(*pages), title, _without_text(empty) if empty else ())
+    return Document(_titled([*chain(*pages)]), title, _without_text(empty) if empty else ())
+
+
+def _titled(blocks: list[Block]) -> list[Block]:
+    """Blocks of which the first is a heading, if it is a title above another one."""
+    if len(blocks) > 1 and all(one.is_prose and one.is_title for one in blocks[:2]):
+        blocks[0] = Block("heading", blocks[0].text, 1)
+    return blocks
 
 
 def _without_text(pages: list[str]) -> tuple[str, ...]:

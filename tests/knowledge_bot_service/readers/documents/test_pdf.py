@@ -24,6 +24,8 @@ def test_a_pdf_gives_its_pages_as_paragraphs(read):
     assert document.text == (
         f"{SENTENCE} It is closed for lunch between twelve and one, and on holidays.\n\nTwo"
     )
+    twice = pdf(f"Rules\nOpening\n{SENTENCE}")
+    assert read(twice).text.split("\n\n")[:2] == ["# Rules", "Opening"]
     titled = pdf("Text", title="Hours")
     assert read(titled).title == "Hours"
     assert read(titled.replace(b"(Hours)", b" null  ")).title is None
