@@ -76,7 +76,7 @@ class Feeding:
             prune=True,
             wait_ready=_READY,
         )
-        excluded = own_files(str(folder), data, *leave_out)
+        excluded = own_files(str(folder), *leave_out)
         self._find = partial(from_folder, folder, exclude=excluded, origin=_ORIGIN)
         self._session: Session | None = None
         self._thread = threading.Thread(target=self._run, name="feeding", daemon=True)

@@ -100,6 +100,14 @@ def test_a_disk_in_the_folder_that_is_not_mounted_removes_nothing(night, folder,
     assert len(service.sources) == 10
 
 
+@pytest.mark.parametrize("exclude", [(), "archive/"])
+def test_a_folder_that_turns_out_to_be_a_services_is_removed(night, folder, service, exclude):
+    night(from_folder(folder))
+    (folder / "archive/knowledge.sqlite3").touch()
+    assert night(from_folder(folder, exclude=exclude), prune=True).removed == 4
+    assert len(service.sources) == 6
+
+
 def test_a_new_filter_removes_only_if_that_is_asked_for(night, folder, service, ledger):
     night(from_folder(folder))
     for _ in range(3):

@@ -5,6 +5,7 @@ import signal
 import httpx
 import pytest
 
+from knowledge_bot_service.config.folder import DataFolder
 from serve_command import called, key_in, serving
 from service_calls import ask
 from waiting import until
@@ -128,6 +129,8 @@ def test_what_holds_keys_and_what_it_writes_itself_is_not_fed(tmp_path):
     )
     (tmp_path / "other.key").write_text("key-of-another")
     (tmp_path / "hours.md").write_text("The library opens at nine.")
+    with DataFolder(tmp_path / "older") as older:
+        older.api_key()
     with serving(tmp_path, "--with", ".", "--config", "kbot.toml", "--data", "kbot-data") as (
         base_url,
         _,

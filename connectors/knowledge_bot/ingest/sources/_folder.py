@@ -25,6 +25,10 @@ HIDDEN = (".", "~$")
 IGNORE_FILE = ".kbotignore"
 """The file in a folder that says what to leave out, written like a `.gitignore`."""
 
+# What tells the data folder of a service, which holds keys: the lock is there before the first key.
+_OF_A_SERVICE = frozenset(("in-use.sqlite3", "knowledge.sqlite3"))
+_DATA_FOLDER = "the data folder of a service, which holds its keys, is never sent"
+
 
 def from_folder(
     folder: str | os.PathLike[str],
@@ -39,7 +43,8 @@ def from_folder(
 
     They come in the order of their paths. A file is named by its path below the folder; its key is
     that and the folder's origin. Links to folders are not followed; a link to a file is, if the
-    file is below the folder. What a `.kbotignore` in the folder names is left out.
+    file is below the folder. What a `.kbotignore` in the folder names is left out, and the data
+    folder of an embedded service always.
 
     Args:
         folder: where to look.
@@ -56,8 +61,8 @@ def from_folder(
 
     Returns:
         An iterable of a `File` for each file, and a `Skipped` for what is hidden, leaves the
-        folder, is not a file, has a path that is not UTF-8, or is a folder that cannot be read, or
-        was another file system in the last run and is not now.
+        folder, is not a file, has a path that is not UTF-8, is a service's data folder, or is a
+        folder that cannot be read, or was another file system in the last run and is not now.
 
     Raises:
         ConfigurationError: there is no such folder, or a pattern is not valid.
@@ -127,7 +132,7 @@ class Folder:
         """Return why the file with a key did not come."""
         path = self._path(key)
         there = os.path.lexists(path) and not os.path.isdir(path)  # noqa: PTH112 - as above
-        return "excluded" if there else "missing"
+        return "excluded" if there and not self._is_of_a_service(path) else "missing"
 
     def doubts(self, key: str) -> bool:
         """Return whether a missing file may be on a disk that is not mounted.
@@ -138,6 +143,14 @@ class Folder:
         while not os.path.isdir(folder) and len(folder) > len(self.root):  # noqa: PTH112 - as above
             folder = os.path.dirname(folder)  # noqa: PTH120 - as above
         return len(folder) > len(self.root) and _is_empty(folder)
+
+    def _is_of_a_service(self, path: str) -> bool:
+        """Return whether a file is in a service's data folder."""
+        while len(path) > len(self.root):
+            path = path.rpartition("/")[0]
+            if any(os.path.lexists(f"{path}/{name}") for name in _OF_A_SERVICE):
+                return True
+        return False
 
     def _path(self, key: str) -> str:
         return f"{self.root}/{key.removeprefix(f'{self.prefix}/')}"
@@ -178,12 +191,14 @@ class Folder:
             try:
                 with os.scandir(path) as entries:
                     devices[below] = os.stat(path).st_dev  # noqa: PTH116 - a `Path` costs more
-                    return below, iter(sorted(entries, key=attrgetter("name")))
+                    ordered = sorted(entries, key=attrgetter("name"))
+                if _OF_A_SERVICE.isdisjoint(map(attrgetter("name"), ordered)):
+                    return below, iter(ordered)
+                add(_skipped(below or self.root, _DATA_FOLDER))
             except OSError as error:
                 reason = f"the folder cannot be read: {error.strerror}"
-                name = _shown(below or self.root)
-                add(Skipped(name, reason, invalid=True, partial=True))
-                return below, iter(())
+                add(Skipped(_shown(below or self.root), reason, invalid=True, partial=True))
+            return below, iter(())
 
         takes = self._takes
         # One loop for all folders, since nested ones would pass each file up level by level.
@@ -218,13 +233,11 @@ class Folder:
                         add(_skipped(relative, "it is not a regular file"))
             else:
                 waiting.pop()
-        for below in self._no_longer_mounted(devices):
-            reason = "it was another file system before, and is not now: is it mounted?"
-            name = _shown(self.root if below == "." else below)
-            add(Skipped(name, reason, invalid=True, partial=True))
+        for skipped in self._no_longer_mounted(devices):
+            add(skipped)
         yield self._listing(found, versions)
 
-    def _no_longer_mounted(self, devices: dict[str, int]) -> list[str]:
+    def _no_longer_mounted(self, devices: dict[str, int]) -> list[Skipped]:
         """Return the folders that were mounted before and are not, and remember those that are.
 
         One that is empty is remembered until it is mounted again or removed.
@@ -244,7 +257,9 @@ class Folder:
         empty = {below for below in lost if _is_empty(f"{self.root}/{below}")}
         if (now := mounted | empty) != before:
             self._memory.remember(about, os.fsencode("\0".join(sorted(now))))
-        return sorted(lost)
+        reason = "it was another file system before, and is not now: is it mounted?"
+        names = [_shown(self.root if below == "." else below) for below in sorted(lost)]
+        return [Skipped(name, reason, invalid=True, partial=True) for name in names]
 
     def _listing(self, found: list[str | ListedFile | Skipped], versions: list[str]) -> Listing:
         prefix = f"{self.prefix}/"
@@ -276,6 +291,8 @@ class Folder:
             return _skipped(relative, f"it is a link to a folder, {_shown(str(target))}")
         if not os.path.exists(target):  # noqa: PTH110 - as above
             return _skipped(relative, f"it is a link to nothing, {_shown(str(target))}")
+        if self._is_of_a_service(str(target)):
+            return _skipped(relative, _DATA_FOLDER)
         return self._file(str(target), str(target)[len(self.root) + 1 :], relative)
 
     def _file(self, path: str, below: str, name: str) -> ListedFile | Skipped:

@@ -80,6 +80,23 @@ def test_links_that_leave_the_folder_are_skipped_with_a_word(folder, tmp_path):
     assert "leak.md" not in found(folder)
 
 
+@pytest.mark.parametrize("options", [{}, {"hidden": True, "patterns": ["*", "*-key"]}])
+def test_a_data_folder_of_a_service_is_skipped_with_a_word(folder, options):
+    for kept in ("guide/deep/data/in-use.sqlite3", "older/knowledge.sqlite3"):
+        (folder / kept).parent.mkdir()
+        (folder / kept).touch()
+        (folder / kept).with_name("api-key").write_text("secret")
+        (folder / kept).with_name("keys").mkdir()
+        (folder / kept).with_name("keys").joinpath("reader").write_text("{}")
+    (folder / "key.txt").symlink_to("older/keys/reader")
+    assert "guide/intro.md" in found(folder, **options)
+    assert not [name for name in found(folder, **options) if "key" in name]
+    assert left_out(folder, **options).keys() >= {"guide/deep/data/", "older/", "key.txt"}
+    (folder / "knowledge.sqlite3").touch()
+    assert found(folder, **options) == []
+    assert list(left_out(folder, **options)) == [str(folder)]
+
+
 def test_what_is_no_file_is_skipped_with_a_word(folder):
     os.mkfifo(folder / "pipe")
     assert "pipe" in left_out(folder)
