@@ -5,7 +5,7 @@ moment. Then the service's own journal is compared with the ledger:
 
 - twice: sources that the service created more than once. Must be 0.
 - lost: items that the service does not have and that the ledger does not call unknown. Must be 0.
-- unknown: items whose outcome the ledger does not know; at most `concurrency` for each kill.
+- most_unknown_per_kill: items whose outcome the ledger does not know; at most `concurrency`.
 """
 
 import os
@@ -15,6 +15,7 @@ import sqlite3
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,12 +29,8 @@ class Counts:
     """What was seen over all rounds."""
 
     kills: int = 0
-    rounds: int = 0
-    created: int = 0
     twice: int = 0
     lost: int = 0
-    unknown: int = 0
-    unknown_but_created: int = 0
     most_unknown_per_kill: int = 0
 
 
@@ -55,50 +52,19 @@ def kill_ingestion(
     """
     counts = Counts()
     while counts.kills < kills:
-        with (
-            tempfile.TemporaryDirectory() as folder,
-            counting(Path(folder), 0.002) as server,
-        ):
-            ledger = ledger_of(Path(folder, "ledger.db"))
-            one_round(
-                counts,
-                server,
-                ledger,
-                kills=kills,
-                items=items,
-                concurrency=concurrency,
-                longest=longest,
-            )
-        counts.rounds += 1
+        with tempfile.TemporaryDirectory() as folder, counting(Path(folder), 0.002) as server:
+            ledger, unsettled, finished = ledger_of(Path(folder, "ledger.db")), 0, False
+            while not finished:
+                limit = longest if counts.kills < kills else None
+                finished = one_run(server, ledger, items, concurrency, limit)
+                counts.kills += not finished
+                before, unsettled = unsettled, count_unsettled(ledger)
+                counts.most_unknown_per_kill = max(counts.most_unknown_per_kill, unsettled - before)
+            arrived = server.created()
+            unknown = {entry.key for entry in Ledger(ledger).unknown()}
+            counts.twice += sum(count > 1 for count in arrived.values())
+            counts.lost += len({*names(items)} - arrived.keys() - unknown)
     return counts
-
-
-def one_round(
-    counts: Counts,
-    server: CountingServer,
-    ledger: str,
-    *,
-    kills: int,
-    items: int,
-    concurrency: int,
-    longest: float,
-) -> None:
-    unsettled = 0
-    finished = False
-    while not finished:
-        limit = longest if counts.kills < kills else None
-        finished = one_run(server, ledger, items, concurrency, limit)
-        if not finished:
-            counts.kills += 1
-        before, unsettled = unsettled, count_unsettled(ledger)
-        counts.most_unknown_per_kill = max(counts.most_unknown_per_kill, unsettled - before)
-    arrived = server.created()
-    unknown = {entry.key for entry in Ledger(ledger).unknown()}
-    counts.created += len(arrived)
-    counts.twice += sum(count > 1 for count in arrived.values())
-    counts.lost += sum(name not in arrived and name not in unknown for name in names(items))
-    counts.unknown += len(unknown)
-    counts.unknown_but_created += len(unknown & arrived.keys())
 
 
 def one_run(
@@ -142,12 +108,9 @@ def count_unsettled(ledger: str) -> int:
         return sum(1 for _ in Ledger(ledger).unknown()) if Ledger(ledger).exists() else 0
     if not Path(ledger).exists():
         return 0
-    connection = sqlite3.connect(ledger)
-    try:
+    count = 0
+    # It may have been killed before the tables were made.
+    with closing(sqlite3.connect(ledger)) as connection, suppress(sqlite3.OperationalError):
         query = "select count(*) from kbot_items where state in ('claimed', 'unknown')"
-        count: int = connection.execute(query).fetchone()[0]
-    except sqlite3.OperationalError:  # it was killed before the tables were made
-        return 0
-    finally:
-        connection.close()
+        count = connection.execute(query).fetchone()[0]
     return count
