@@ -115,12 +115,9 @@ def test_all_clients_of_a_process_share_the_loaded_certificate_authorities(monke
     assert len(loaded) <= 1
 
 
-def test_a_client_shows_its_address():
-    assert Client(KEY, "https://service.example/").base_url == "https://service.example/public/v1"
-
-
-def test_a_client_does_not_show_its_key():
-    client = Client(KEY, "https://service.example")
+def test_a_client_shows_its_address_and_not_its_key():
+    client = Client(KEY, "https://service.example/")
+    assert client.base_url == "https://service.example/public/v1"
     assert repr(client) == "Client(base_url='https://service.example/public/v1')"
 
 

@@ -95,22 +95,15 @@ def test_a_short_key_leaves_our_own_sentences_alone(call, scripted):
     assert str(caught.value).count("***") == 1
 
 
-def test_an_error_that_repeats_the_key_does_not_show_it(call, scripted):
-    server = scripted(answer(401, {"code": "c", "message": f"the key {KEY} is not known"}))
-    with pytest.raises(AuthenticationError) as caught:
-        call(create, server.url)
-    assert KEY not in str(caught.value)
-    assert caught.value.message == "the key *** is not known"
-
-
-@pytest.mark.parametrize(
-    "body", [b'{"message": "no key a\\/b\\"c"}', b'{"message": "no key a/b\\"c"}']
-)
-def test_nor_a_key_that_json_writes_in_another_way(call, scripted, body):
-    server = scripted(answer(401, body))
+@pytest.mark.parametrize("written", [r"a/b\"c", r"a\/b\"c"])
+def test_an_error_that_repeats_the_key_does_not_show_it_however_it_is_written(
+    call, scripted, written
+):
+    server = scripted(answer(401, f'{{"message": "no key {written}"}}'.encode()))
     with pytest.raises(AuthenticationError) as caught:
         call(create, server.url, api_key='a/b"c')
     assert caught.value.message == "no key ***"
+    assert 'a/b"c' not in str(caught.value)
 
 
 def test_a_refusal_that_breaks_off_is_still_a_refusal(call, scripted):

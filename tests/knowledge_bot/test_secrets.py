@@ -9,7 +9,7 @@ import pytest
 
 from calls import KEY, SOURCE, ask, create, upload
 from http_libraries import CLIENTS
-from knowledge_bot import AsyncClient, Client, KnowledgeBotError
+from knowledge_bot import AsyncClient, Client, Delivery, KnowledgeBotError
 from scripted_server import answer, close, reset, silence
 from waiting import until_awaited
 
@@ -83,7 +83,9 @@ def test_nor_over_the_http_client_of_a_user(scripted, caplog, kind, reply):
     assert KEY not in caplog.text
 
 
-async def test_nor_in_what_a_cancelled_call_leaves_behind(scripted):
+async def test_nor_in_what_a_cancelled_call_leaves_behind_which_the_service_may_have_acted_on(
+    scripted,
+):
     server = scripted(silence)
     async with AsyncClient(KEY, server.url) as client:
         asking = asyncio.create_task(ask(client))
@@ -91,6 +93,7 @@ async def test_nor_in_what_a_cancelled_call_leaves_behind(scripted):
         asking.cancel()
         with pytest.raises(asyncio.CancelledError) as caught:
             await asking
+    assert vars(caught.value)["delivery"] is Delivery.UNKNOWN
     assert "POST /messages was under way" in shown_by(caught.value)
     assert KEY not in shown_by(caught.value)
 

@@ -51,35 +51,26 @@ def test_all_that_is_given_must_hold(expected, reason):
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "refuses"),
     [
-        NOT_FOUND,
-        "I'm sorry, but I couldn't find anything about that.",
-        "I don't know.",
-        "I don\N{RIGHT SINGLE QUOTATION MARK}t have enough information to say.",
-        "I am unable to answer that.",
-        "There is no information about France in the handbook.",
-        "We cannot find this in the documents.",
+        (NOT_FOUND, True),
+        ("I'm sorry, but I couldn't find anything about that.", True),
+        ("I don't know.", True),
+        ("I don\N{RIGHT SINGLE QUOTATION MARK}t have enough information to say.", True),
+        ("I am unable to answer that.", True),
+        ("There is no information about France in the handbook.", True),
+        ("We cannot find this in the documents.", True),
+        ("If you cannot find your key, ask at the desk.", False),
+        ("We don't have a lift.", False),
+        ("At 9:30.", False),
+        ("", False),
+        ("x" * 300 + " I do not know.", False),
+        ("You can find it on hook 12. I know.", False),
     ],
 )
-def test_a_refusal_is_known_by_its_words(text):
-    assert Question(ask="?", refuses=True).unmet(Answer(text)) == ""
-    assert Question(ask="?", refuses=False).unmet(Answer(text))
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "If you cannot find your key, ask at the desk.",
-        "We don't have a lift.",
-        "At 9:30.",
-        "",
-        "x" * 300 + " I do not know.",
-        "You can find it on hook 12. I know.",
-    ],
-)
-def test_what_only_looks_like_a_refusal_is_none(text):
-    assert not Answer(text).refuses
+def test_a_refusal_is_known_by_its_words(text, refuses):
+    assert (Question(ask="?", refuses=True).unmet(Answer(text)) == "") is refuses
+    assert (Question(ask="?", refuses=False).unmet(Answer(text)) == "") is not refuses
 
 
 def test_what_a_service_says_as_data_is_believed():
