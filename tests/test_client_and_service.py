@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from in_process import OnAPort
 from knowledge_bot import (
     AsyncClient,
     AuthenticationError,
@@ -26,7 +27,7 @@ QUESTION = "When does the library of Tavo open on Saturdays?"
 
 @pytest.fixture(scope="module")
 def service():
-    with LocalService(allow_fetch=["127.0.0.1/32"]) as running:
+    with OnAPort(allow_fetch=["127.0.0.1/32"]) as running:
         yield running
 
 
@@ -67,7 +68,7 @@ def site(tmp_path):
         server.shutdown()
 
 
-def status_of(service: LocalService, source: str) -> tuple[str, str | None]:
+def status_of(service, source):
     service.wait_until_ready()
     return next((one.status, one.reason) for one in service.sources() if one.id == source)
 

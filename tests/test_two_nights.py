@@ -13,11 +13,11 @@ from llama_index.core.readers.base import BaseReader
 from llama_index.core.schema import Document as LlamaIndexDocument
 
 from faces import FACES, call_of
+from in_process import OnAPort
 from knowledge_bot import AsyncClient, Client, UnsupportedError
 from knowledge_bot.checks import Question, acheck, check
 from knowledge_bot.ingest import Ledger
 from knowledge_bot.sinks import RowSink
-from knowledge_bot_service import LocalService
 from langchain_knowledge_bot import (
     ChatKnowledgeBot,
     KnowledgeBotCollection,
@@ -90,7 +90,7 @@ def night(request, client, ledger):
 
 @pytest.fixture
 def service():
-    with LocalService(collections={"col_1": "House"}, bots={"bot_1": ["col_1"]}) as service:
+    with OnAPort(collections={"col_1": "House"}, bots={"bot_1": ["col_1"]}) as service:
         yield service
 
 
@@ -171,7 +171,7 @@ def test_what_is_deleted_by_its_id_is_known_no_more(feed, delete, client, ledger
 def test_a_key_that_may_only_write_deletes_nothing_and_says_so(feed, delete, ledger):
     writer = {"name": "feeder", "role": "write", "key": "key-of-the-feeder"}
     with (
-        LocalService(collections={"col_1": "House"}, settings={"keys": [writer]}) as service,
+        OnAPort(collections={"col_1": "House"}, settings={"keys": [writer]}) as service,
         Client(writer["key"], service.base_url) as client,
     ):
         feed(client, ledger, FIRST)
@@ -238,7 +238,7 @@ ASKING = [
 def aged(tmp_path_factory):
     """A client, and a ledger after two nights, for tests that change neither."""
     with (
-        LocalService(collections={"col_1": "House"}, bots={"bot_1": ["col_1"]}) as service,
+        OnAPort(collections={"col_1": "House"}, bots={"bot_1": ["col_1"]}) as service,
         Client(service.api_key, service.base_url) as client,
     ):
         ledger = Ledger(tmp_path_factory.mktemp("aged") / "ledger.db")

@@ -131,17 +131,6 @@ def test_the_environment_names_the_service_and_the_key(monkeypatch, scripted):
     assert server.requests[0].headers["x-api-key"] == "from-the-environment"
 
 
-def test_a_chat_continues_the_conversation_that_its_first_answer_names(scripted):
-    server = scripted(answer(body=MESSAGE))
-    with Client(KEY, server.url) as client:
-        chat = client.chat("bot_1")
-        chat.ask("When do you open?")
-        chat.ask("And on Sundays?")
-    assert chat.conversation_id == "conv_1"
-    sent = [request.json()["value"].get("conversation_id") for request in server.requests]
-    assert sent == [None, "conv_1"]
-
-
 def test_an_asynchronous_chat_goes_on_in_one_event_loop_after_another(scripted):
     server = scripted(answer(body=MESSAGE))
     client = AsyncClient(KEY, server.url)

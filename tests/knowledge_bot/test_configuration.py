@@ -74,12 +74,6 @@ def test_an_address_that_cannot_be_used_is_named(given, words):
         Client("key", given)
 
 
-def test_a_password_in_the_address_is_refused_and_not_repeated():
-    with pytest.raises(ConfigurationError) as caught:
-        Client("key", "https://user:hunter2@service.example")
-    assert "hunter2" not in str(caught.value)
-
-
 @pytest.mark.parametrize("key", ["secret\n", "sec ret", "secrét", "secret\r\nX-Evil: 1"])
 def test_a_key_that_a_header_cannot_carry_is_refused_and_not_repeated(key):
     with pytest.raises(ConfigurationError, match="api_key") as caught:

@@ -83,12 +83,6 @@ def test_addresses_are_pages(tmp_path):
     assert list(from_urls(["https://h.example/a"])) == [one]
 
 
-@pytest.mark.parametrize("read", [from_jsonl, from_urls])
-def test_a_file_that_cannot_be_opened_is_reported_at_once(read, tmp_path):
-    with pytest.raises(ConfigurationError, match="missing"):
-        read(tmp_path / "missing")
-
-
 def test_an_address_with_a_login_is_refused_and_the_login_is_not_shown(tmp_path):
     path = tmp_path / "urls.txt"
     path.write_text("https://me:s3cret@h.example/a\nhttps://h.example/b?mail=me@h.example\n")
