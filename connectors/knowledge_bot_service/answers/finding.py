@@ -132,7 +132,9 @@ class Finder:
         # One that has none of the words is found where it is near, and not because there are few.
         passages = [one for one in ranked(query, hits) if one.hit.score or one.score >= near]
         score = passages[0].score if passages else 0.0
-        return Found(passages[:limit], score >= near, score >= needed)
+        # What is asked of model SR-500, of room 20 or of 2018 is not said where that is nowhere.
+        unheard = any(_has_digit(word) and not counts.having[word] for word in terms.terms)
+        return Found(passages[:limit], score >= near, score >= needed and not unheard)
 
     def _context(self, before: Sequence[Exchange], weight: float) -> Iterable[WeightedWords]:
         """What was said before, to search for as well, with a weight beside the question's 1."""
@@ -152,6 +154,10 @@ def _stands_alone(asked: Asked, terms: QueryTerms, found: Found) -> bool:
     words = len(terms.terms)
     is_enough = (found.is_near and words >= _SHORT) or (found.is_found and words == _SHORT - 1)
     return is_enough and not points_back(asked.question)
+
+
+def _has_digit(word: Word) -> bool:
+    return any(map(str.isdigit, word[0]))
 
 
 def _ends(question: str) -> str:

@@ -93,6 +93,22 @@ def test_what_no_source_says_is_not_found(handbook: httpx.Client, question: str)
 
 
 @pytest.mark.parametrize(
+    ("question", "found"),
+    [
+        ("How many of the 28 days may be carried over?", True),
+        ("How many of the 29 days may be carried over?", False),
+        ("Which desk has extension 4711?", True),
+        ("Which desk has extension 4712?", False),
+        ("What has to be attached to receipts above 25 euros in form B-25?", False),
+    ],
+)
+def test_a_number_or_code_that_is_nowhere_is_a_doubt(handbook, question, found):
+    message = ask(handbook, question)
+    assert message["found"] is found
+    assert message["sources"]
+
+
+@pytest.mark.parametrize(
     "question", ['NEAR("vacation") AND * NOT {', '"', "?!…", "🙂", "a" * 20_000]
 )
 def test_any_text_is_answered(handbook: httpx.Client, question: str) -> None:
