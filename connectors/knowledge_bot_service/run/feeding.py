@@ -1,8 +1,10 @@
 """`kbot serve --with FOLDER`: the service knows what is in a folder, as long as it runs."""
 
 import shlex
+import sqlite3
 import threading
 from collections.abc import Iterable
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Final, Self
@@ -14,8 +16,8 @@ from knowledge_bot.cli.ingesting import own_files
 from knowledge_bot.cli.run import Session
 from knowledge_bot.cli.terminal import write_stderr
 from knowledge_bot.cli.watching import watch_and_ingest
-from knowledge_bot.ingest import Ingestion, LedgerError, from_folder
-from knowledge_bot_service.config.folder import LEDGERS
+from knowledge_bot.ingest import File, Ingestion, LedgerError, from_folder
+from knowledge_bot_service.config.folder import LEDGERS, database_file
 from knowledge_bot_service.config.settings import Settings
 
 # The folder's name in the ledger, so that nothing is sent again when it is moved or renamed.
@@ -47,7 +49,8 @@ class Feeding:
 
     Raises:
         FeedingError: the service has several collections, the folder is in its data folder, or
-            that was fed from another address, so that everything would be sent again.
+            that was fed from another address, or has sources of the folder that were fed in another
+            way, so that everything would be sent again.
     """
 
     def __init__(
@@ -78,6 +81,14 @@ class Feeding:
         )
         excluded = own_files(str(folder), *leave_out)
         self._find = partial(from_folder, folder, exclude=excluded, origin=_ORIGIN)
+        if not ledger.exists() and (known := self._known(database_file(data))):
+            raise FeedingError(
+                f"the service of {settings.data} has sources already that --with did not feed it, "
+                f"and {known} of them have the names of files of {folder}: they would be there "
+                "twice. Start it without --with, and go on with `kbot ingest folder FOLDER --prune "
+                "--watch`, or delete them with `kbot sources delete`; or take another data folder "
+                "with --data"
+            )
         self._session: Session | None = None
         self._thread = threading.Thread(target=self._run, name="feeding", daemon=True)
 
@@ -108,6 +119,18 @@ class Feeding:
         """Send nothing more. This may be called in a signal handler."""
         if self._session is not None:
             self._session.stop.set()
+
+    def _known(self, database: Path) -> int:
+        """Return how many sources of a service that does not run have the names of files."""
+        if not database.exists():
+            return 0
+        try:
+            with closing(sqlite3.connect(database)) as connection:
+                names = [name for (name,) in connection.execute("SELECT name FROM source")]
+            there = {item.name for item in (names and self._find()) if isinstance(item, File)}
+        except (sqlite3.Error, KnowledgeBotError):  # the start says why
+            return 0
+        return sum(name in there for name in names)
 
     def _run(self) -> None:
         assert self._session is not None  # noqa: S101 - the thread is started after it is made

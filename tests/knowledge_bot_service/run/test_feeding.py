@@ -7,7 +7,7 @@ import pytest
 
 from knowledge_bot_service.config.folder import DataFolder
 from serve_command import called, key_in, serving
-from service_calls import ask
+from service_calls import add_text, ask
 from waiting import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
@@ -161,6 +161,19 @@ def test_what_cannot_be_fed_is_told_before_anything_is_made(tmp_path, handbook):
         assert told in done.stderr
     assert set(tmp_path.rglob("*")) == before
     assert handbook.is_dir()
+
+
+def test_what_was_fed_in_another_way_is_not_fed_twice(tmp_path, handbook):
+    log, data = tmp_path / "printed.txt", ("--data", "data")
+    with serving(tmp_path, *data) as (base_url, printed, _), client(base_url, printed) as http:
+        add_text(http, "hours.md", "The library opens at nine.", "col_default")
+    done = called(tmp_path, "--port", "0", "--with", "handbook", *data)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert " 1 of them" in done.stderr
+    assert not list((tmp_path / "data").glob("ledger-*"))
+    (handbook / "hours.md").rename(handbook / "times.md")
+    with serving(tmp_path, "--with", "handbook", *data):
+        assert until(lambda: "Watching" in log.read_text(), 90)
 
 
 def test_many_that_vanish_at_once_are_removed_by_themselves_and_a_renamed_folder_sends_nothing(
