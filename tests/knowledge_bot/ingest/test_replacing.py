@@ -130,7 +130,7 @@ def test_a_lost_answer_to_a_replacement_is_known(night, service):
 
 def test_a_run_that_begins_while_the_service_is_away_replaces_too(night, service, ledger):
     night(texts("one", "two"))
-    away = iter(range(4))  # as long as a run only pings
+    away = iter(range(3))  # as long as a run only pings
 
     class Transport:
         def send(self, request):
