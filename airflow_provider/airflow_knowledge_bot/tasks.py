@@ -86,13 +86,13 @@ def check_number(
 # Once the task is rendered: each raises AirflowFailException --------------------------------------
 
 
-def as_bool(name: str, given: object) -> bool:
-    """Return a truth value that a template may have turned into text."""
+def as_bool(name: str, given: object, wanted: str = "true or false") -> bool:
+    """Return a truth value that a template may have turned into text; `wanted` is for errors."""
     texts = {"true": True, "false": False, "none": False, "": False}
     found = texts.get(given.strip().lower()) if isinstance(given, str) else given
     if not isinstance(found, bool):
         raise AirflowFailException(
-            f"The task's parameter {name!r} is true or false, not {given!r}. Nothing was done."
+            f"The task's parameter {name!r} is {wanted}, not {given!r}. Nothing was done."
         )
     return found
 

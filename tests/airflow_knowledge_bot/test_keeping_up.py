@@ -233,7 +233,7 @@ def test_a_function_removes_what_is_gone_with_what_it_asks_airflow_for(
 @pytest.mark.parametrize(
     ("option", "expected"),
     [
-        ({"prune": "{{ 'often' }}"}, "'prune' is true or"),
+        ({"prune": "{{ 'often' }}"}, "'prune' is true, false, 'excluded' or 'ask', "),
         ({"wait_ready": "{{ 'soon' }}"}, "number"),
     ],
 )

@@ -533,7 +533,8 @@ class KnowledgeBotIngestOperator(ServiceTask, BaseOperator):
                 prune, context, (source,), jinja_env=self.get_template_env
             )
         if prune != "ask":
-            return prune if prune == "excluded" else as_bool("prune", prune)
+            wanted = "true, false, 'excluded' or 'ask'"
+            return prune if prune == "excluded" else as_bool("prune", prune, wanted)
         if not self._answer or self._answer == LEAVE:
             return True
         plan = withheld(ledger, route)
