@@ -44,9 +44,6 @@ _PORTS = {"http": 80, "https": 443}
 CHANGED_THERE = b"changed in the service"
 """Stands for the digest of a source that somebody else has changed, or that may be removed."""
 
-# How many items of an origin may always disappear at once.
-_FEW = 5
-
 
 class State(StrEnum):
     """What the ledger knows about an item."""
@@ -749,8 +746,7 @@ class Store:
             seen: for each row number, whether it was seen.
             met: how many rows of the origin are known to have been seen; where these are all of
                 them, the rows need not be looked at.
-            limit: the share of its items that may disappear at once, 0 to 1; five always may,
-                unless it is 0 or they are all that there was.
+            limit: the share of its items that may disappear at once, 0 to 1.
             reason_of: returns why the item with a key is gone, as `Skipped.gone` says it.
         """
 
@@ -773,8 +769,7 @@ class Store:
                 if not again or before is None:
                     changes["gone_at" if again else "now", f"'{reason}'"].append(number)
             there = sum(at is None for _, at, _ in rows)
-            few = _FEW if len(gone.first) < there else 1  # nothing is left: it may not be mounted
-            gone.withheld = len(gone.first) > (limit and max(few, limit * there)) and limit < 1
+            gone.withheld = len(gone.first) > limit * there
             changes["NULL", "NULL"] = [n for n, at, why in rows if seen[n] and (at or why)]
             now = "NULL" if gone.withheld else str(int(time.time()))
             if any(changes.values()) and not self.reading:

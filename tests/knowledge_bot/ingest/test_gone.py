@@ -180,7 +180,7 @@ def test_what_a_page_linked_to_is_not_gone_while_that_page_cannot_be_read(send, 
             assert gone(ledger) == [f"{site.root}/more/0"]
             site.page("/more/0")
         site.page("/a")  # no link any more
-        report = send(pages, ledger=ledger)
+        report = send(pages, ledger=ledger, gone_limit=1)
         assert (report.gone, report.gone_unknown) == (5, "")
 
 
@@ -341,9 +341,10 @@ def test_what_is_gone_already_does_not_count_for_the_limit(ingested, ledger):
     [
         (10, 5, {}, 5, 0),  # half of them may vanish at once
         (10, 9, {"gone_limit": 0}, 0, 1),
-        (6, 1, {}, 5, 0),  # a few always may
-        (1, 0, {}, 1, 0),
-        (2, 0, {}, 0, 2),  # an empty origin is taken for a mistake
+        (6, 1, {}, 0, 5),  # a few are no exception
+        (7, 4, {"gone_limit": 0.3}, 0, 3),
+        (2, 1, {}, 1, 0),
+        (1, 0, {}, 0, 1),  # an empty origin is taken for a mistake
         (2, 0, {"gone_limit": 1}, 2, 0),
     ],
 )
