@@ -152,7 +152,7 @@ def names(service):
     return sorted(source.name for source in service.sources())
 
 
-@pytest.mark.parametrize("then", ["approve", "leave", "came back"])
+@pytest.mark.parametrize("then", ["approve", "leave", "came back", "came back to others"])
 def test_a_person_approves_exactly_one_plan(dags, answering, emptied, then):
     service, folder, files = emptied
     dag = dags.load(PRUNE.replace("HOST", service.base_url.split("/")[2]))
@@ -166,8 +166,9 @@ def test_a_person_approves_exactly_one_plan(dags, answering, emptied, then):
         approve, leave = question["options"]
         assert approve.startswith("Remove 6 (plan ")
         assert "0.txt" in question["body"]
-        if then == "came back":
+        if then.startswith("came back"):
             files[0].write_text("File 0.txt.")
+        if then == "came back to others":
             known = Ledger(folder.parent / "ledger.db")
             with Client(service.api_key, service.base_url) as client:
                 ingest(client, from_folder(folder), collections="col_1", ledger=known)
@@ -176,16 +177,19 @@ def test_a_person_approves_exactly_one_plan(dags, answering, emptied, then):
     asked = answering(dag, choose)
     done = dags.run(dag, run_conf=conf)
     assert len(asked) == 1
-    if then == "came back":
+    if then.startswith("came back"):
         assert done.state == "failed"
         assert len(names(service)) == 9
+        assert "'Remove 5 (plan " in done.log
+        assert ("Changed: 0.txt." in done.log) == (then == "came back")
+        assert (done.task.xcom["removed"], done.task.xcom["gone_withheld"]) == (0, 5)
         return
     assert done.state == "success", done.log
     result = done.task.xcom
     assert (result["created"], result["unchanged"]) == (1, 2)
     if then == "approve":
         assert names(service) == ["6.txt", "7.txt", "new.txt"]
-        assert result["removed"] == 6
+        assert (result["removed"], result["gone_withheld"]) == (6, 0)
     else:
         assert len(names(service)) == 9
         assert result["gone_withheld"] == 6

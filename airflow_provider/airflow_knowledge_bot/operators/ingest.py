@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from threading import Event
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack, get_args
@@ -43,7 +44,8 @@ if TYPE_CHECKING:
     from airflow_knowledge_bot.arguments import BaseOperatorArguments
     from airflow_knowledge_bot.history import Route
     from airflow_knowledge_bot.items import Items
-    from knowledge_bot.ingest import Item, Ledger
+    from knowledge_bot import Client
+    from knowledge_bot.ingest import Ingestion, Item, Ledger, PrunePlan, Report
 
 ItemSource = Literal[
     "items",
@@ -289,7 +291,7 @@ class KnowledgeBotIngestOperator(ServiceTask, BaseOperator):
         from airflow_knowledge_bot.ledgers import ledger_of
         from airflow_knowledge_bot.places import changed_outlets, collection_uri
         from airflow_knowledge_bot.progress import ProgressLog
-        from airflow_knowledge_bot.results import failure_of, summary, tolerated
+        from airflow_knowledge_bot.results import failure_of, summary, tolerated, withheld
         from knowledge_bot.adapters import collection_ids, shared_options
         from knowledge_bot.ingest import Ingestion
 
@@ -314,9 +316,10 @@ class KnowledgeBotIngestOperator(ServiceTask, BaseOperator):
                 )
                 # Not in __init__: operators are copied, and an event cannot be.
                 self._stop = Event()
+                plan = withheld(ledger, route) if self._answer not in (None, "", LEAVE) else None
                 options: Any = {
                     **shared_options(self),
-                    "prune": self._prune(context, ledger, route),
+                    "prune": plan is None and self._prune(context),
                     "wait_ready": as_number("wait_ready", self.wait_ready),
                 }
                 ingestion = Ingestion(
@@ -332,7 +335,9 @@ class KnowledgeBotIngestOperator(ServiceTask, BaseOperator):
                 )
                 try:
                     with progress.running():
-                        report = ingestion.run(client, items.found)
+                        report = self._removed(
+                            plan, ingestion, client, ingestion.run(client, items.found), route
+                        )
                 except Exception as error:
                     for note in getattr(error, "__notes__", ()):
                         self.log.warning("%s", note)
@@ -523,27 +528,70 @@ class KnowledgeBotIngestOperator(ServiceTask, BaseOperator):
             check_filled("sql_conn_id", self.sql_conn_id)
         return Items(item_source, value, self.source_options, sql_conn_id=self.sql_conn_id)
 
-    def _prune(self, context: "Context", ledger: "Ledger", route: "Route") -> Any:
+    def _prune(self, context: "Context") -> Any:
         """Return what the run removes, in the words of an `Ingestion`."""
-        from airflow_knowledge_bot.results import removal_of, withheld
-
         prune = self.prune
         if callable(prune):
             return lambda source: call_with_context(
                 prune, context, (source,), jinja_env=self.get_template_env
             )
-        if prune != "ask":
-            wanted = "true, false, 'excluded' or 'ask'"
-            return prune if prune == "excluded" else as_bool("prune", prune, wanted)
-        if not self._answer or self._answer == LEAVE:
+        if prune == "ask":
             return True
-        plan = withheld(ledger, route)
-        if self._answer != removal_of(plan):
+        wanted = "true, false, 'excluded' or 'ask'"
+        return prune if prune == "excluded" else as_bool("prune", prune, wanted)
+
+    def _removed(
+        self,
+        before: "PrunePlan | None",
+        ingestion: "Ingestion",
+        client: "Client",
+        report: "Report",
+        route: "Route",
+    ) -> "Report":
+        """Remove what a person has approved, if a run over the items withheld the same.
+
+        Args:
+            before: what was withheld before that run; None: nothing was approved.
+            ingestion: the run's options.
+            client: asks the service.
+            report: the run's.
+            route: where the items go and come from.
+
+        Returns:
+            The report with the removals.
+
+        Raises:
+            AirflowFailException: something else would be removed by now, so nothing was.
+        """
+        from airflow_knowledge_bot.progress import NAMED
+        from airflow_knowledge_bot.results import removal_of, withheld
+        from knowledge_bot.ingest import Stop
+
+        if before is None or report.stopped not in (None, Stop.LIMIT):
+            return report
+        assert ingestion.ledger is not None  # noqa: S101 - the task's
+        plan = withheld(ingestion.ledger, route)
+        if report.gone_unknown or self._answer != removal_of(plan):
+            now = report.gone_unknown or f"it is now {removal_of(plan)!r}"
+            several = [one["name"] for one in before.lines if one not in plan.lines]
+            several += [one["name"] for one in plan.lines if one not in before.lines]
+            changed = f" Changed: {', '.join(several[:NAMED])}." if several else ""
             raise AirflowFailException(
-                f"What would be removed is not what a person has approved ({self._answer!r}): it "
-                f"is now {removal_of(plan)!r}. Nothing was removed. The next run asks again."
+                f"What would be removed is not what a person has approved ({self._answer!r}): "
+                f"{now}.{changed} Nothing was removed. The next run asks again."
             )
-        return plan
+        options: Any = {"prune": plan, "origin": None, "wait_ready": 0.0, "on_progress": None}
+        removal = replace(ingestion, **options).run(client, ())
+        return replace(
+            report,
+            removed=removal.removed,
+            unremoved=removal.unremoved,
+            gone_withheld=report.gone_withheld - removal.removed,
+            duration=report.duration + removal.duration,
+            failures=report.failures + removal.failures,
+            stopped=removal.stopped,
+            stop_reason=removal.stop_reason,
+        )
 
     def _ask(self, context: "Context", ledger: "Ledger", route: "Route") -> None:
         """Ask a person whether to remove what `gone_limit` withholds, source by source."""
