@@ -43,8 +43,8 @@ def from_folder(
 
     They come in the order of their paths. A file is named by its path below the folder; its key is
     that and the folder's origin. Links to folders are not followed; a link to a file is, if the
-    file is below the folder. What a `.kbotignore` in the folder names is left out, and the data
-    folder of an embedded service always.
+    file is below the folder and does not come itself. What a `.kbotignore` in the folder names is
+    left out, and the data folder of an embedded service always.
 
     Args:
         folder: where to look.
@@ -293,7 +293,21 @@ class Folder:
             return _skipped(relative, f"it is a link to nothing, {_shown(str(target))}")
         if self._is_of_a_service(str(target)):
             return _skipped(relative, _DATA_FOLDER)
-        return self._file(str(target), str(target)[len(self.root) + 1 :], relative)
+        below = str(target)[len(self.root) + 1 :]
+        if self._is_walked(below):  # under its own name, which stays when the link goes
+            return _skipped(relative, f"it is a link to {_shown(below)}, which comes itself")
+        return self._file(str(target), below, relative)
+
+    def _is_walked(self, below: str) -> bool:
+        """Return whether a file below the root comes without a link."""
+        takes, ignores = self._takes, self._ignores
+        folders = [below[: end + 1] for end, letter in enumerate(below) if letter == "/"]
+        return not (
+            (takes is not None and not takes(below))
+            or (ignores is not None and any(map(ignores, folders)))
+            or (not self._hidden and any(name.startswith(HIDDEN) for name in below.split("/")))
+            or below == self._marker
+        )
 
     def _file(self, path: str, below: str, name: str) -> ListedFile | Skipped:
         try:

@@ -72,12 +72,32 @@ def test_links_that_leave_the_folder_are_skipped_with_a_word(folder, tmp_path):
     (folder / "loop").symlink_to(folder)
     (folder / "dangling.md").symlink_to(folder / "nothing")
     (folder / "endless.md").symlink_to(folder / ("x" * 300))
-    (folder / "same.md").symlink_to("guide/intro.md")
     links = {"leak.md", "guide/up", "loop", "dangling.md", "endless.md"}
     assert left_out(folder).keys() - {".env", ".git"} == links
-    linked = next(item for item in from_folder(folder) if item.name == "same.md")
-    assert linked.identity == str(folder / "guide/intro.md")
     assert "leak.md" not in found(folder)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"exclude": "guide/intro.md"},
+        {"exclude": ["guide/", "!guide/intro.md"]},
+        {"patterns": "0.md"},
+    ],
+)
+def test_a_link_counts_only_if_its_file_does_not_come(folder, options):
+    (folder / "0.md").symlink_to("guide/intro.md")
+    assert "0.md" in left_out(folder)
+    assert found(folder, "*.md") == ["a.md", "b.md", "guide/intro.md"]
+    linked = next(item for item in from_folder(folder, **options) if item.name == "0.md")
+    assert linked.path == str(folder / "guide/intro.md")
+    assert linked.identity == from_folder(folder, **options).prefix + "/guide/intro.md"
+
+
+def test_a_link_to_what_is_hidden_counts(folder):
+    (folder / "0.md").symlink_to(".env")
+    assert "0.md" in found(folder)
+    assert "0.md" in left_out(folder, hidden=True)
 
 
 @pytest.mark.parametrize("options", [{}, {"hidden": True, "patterns": ["*", "*-key"]}])
