@@ -11,6 +11,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import cache
 from itertools import repeat
 from pathlib import PurePath
@@ -79,6 +80,8 @@ _BESIDE_A_DATABASE = (
 # Versions read from pages begin with the name of the reader.
 _READER = re.compile(r"(trafilatura|plain|sha256):[0-9a-f]{32}")
 _SEPARATOR = " | "
+# A time as RSS writes it. What reads it takes much else for a time, too.
+_OF_A_FEED = re.compile(r"\w{3}, \d\d? \w{3} \d{4} \d\d:\d\d:\d\d (GMT|[+-]\d{4})")
 
 
 @dataclass(slots=True)
@@ -674,11 +677,22 @@ def _if_unchanged(job: Job, row: Row) -> Row | None:
     kept = (page.model_copy(update={"version": version}) for version in (*known, None))
     if row.digest not in (each.digest() for each in kept):
         return None  # its address, its headers or its version changed
-    if page.version is None or page.version in known:
+    if page.version is None or _instant(page.version) in map(_instant, known):
         return row
     if any(_same_reader(page.version, version) for version in known):
         return None
     return row._replace(version=_SEPARATOR.join([*known, page.version]), digest=job.digest)
+
+
+def _instant(version: str) -> datetime | str:
+    """Return the time that a version is, as a sitemap or a feed writes it; else the version."""
+    from email.utils import parsedate_to_datetime
+
+    read = parsedate_to_datetime if _OF_A_FEED.fullmatch(version) else datetime.fromisoformat
+    with contextlib.suppress(ValueError):
+        instant = read(version)
+        return instant if instant.tzinfo else instant.replace(tzinfo=UTC)
+    return version
 
 
 def _same_reader(one: str, other: str) -> bool:

@@ -370,3 +370,21 @@ def test_pages_without_a_version_are_counted_and_named_once(run, service, ledger
 def test_an_option_that_cannot_be_used_is_reported_at_once(find, how):
     with refused(*how):
         find("https://h.example/list" if find is not from_urls else [], **how)
+
+
+@pytest.mark.parametrize(
+    ("other", "created"),
+    [
+        ("Thu, 01 Jan 2026 00:00:00 GMT", 0),
+        ("Thu, 1 Jan 2026 01:00:00 +0100", 0),
+        ("2026-01-01T00:00:00Z", 0),
+        ("Thu, 01 Jan 2026 00:00:01 GMT", 1),
+        ("Thu, 01 Jan 2026 00:00:00 GMT, again", 1),
+    ],
+)
+def test_the_same_time_in_another_notation_is_no_change(send, ledger, other, created):
+    times = "2026-01-01T00:00:00+00:00", other
+    url = "https://a.example/"
+    lists = [[WebPage(name=one, url=url, version=one)] for one in times]
+    assert [send(pages, ledger=ledger).created for pages in lists] == [1, created]
+    assert send(lists[0], ledger=ledger).unchanged == 1 - created
