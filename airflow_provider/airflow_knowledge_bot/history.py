@@ -8,6 +8,7 @@ it is cleared when a try begins, and Airflow finds another run's by dates that n
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -73,7 +74,7 @@ class History:
         self._earlier: dict[str, int] = found.get("counts", {})
         self._missed: int = found.get("missed", 0)
         if found.get("state") == "running":
-            self._earlier["created"] = self._created_by_killed(self._earlier, self.began)
+            self._earlier.update(self._sent_by_killed(self._earlier, self.began, {}))
 
     def total(self, report: "Report") -> "Report":
         """Return a report of this try with the counts of all tries."""
@@ -112,26 +113,36 @@ class History:
         """Return how many sources a run changed that failed, or was killed."""
         counts = dict(other["counts"])
         if other["state"] == "running":
-            later = sum(getattr(total, name) for name in _SENT)
-            counts["created"] = self._created_by_killed(counts, other["began"], later)
+            later = {"created": total.created + total.moved, "replaced": total.replaced}
+            counts.update(self._sent_by_killed(counts, other["began"], later))
         return sum(counts.get(name, 0) for name in CHANGES)
 
-    def _created_by_killed(self, counts: Mapping[str, int], since: float, later: int = 0) -> int:
-        """Return how many sources a killed try created: what it noted, or what the ledger knows.
+    def _sent_by_killed(
+        self, counts: Mapping[str, int], since: float, later: Mapping[str, int]
+    ) -> Counter[str]:
+        """Return how many sources a killed try created, replaced and moved.
 
-        It began at `since`, in Unix seconds; `later` were created, replaced or moved after it.
+        That is what it noted, or what the ledger knows. Which items were replaced in place is not
+        written there: they were sent before, and superseded nothing.
+
+        Args:
+            counts: what it noted.
+            since: when it began, in Unix seconds.
+            later: what was created, or moved, and what was replaced after it.
         """
-        noted = counts.get("created", 0)
-        others = counts.get("replaced", 0) + counts.get("moved", 0)
+        noted, found = Counter({name: counts.get(name, 0) for name in _SENT}), Counter[str]()
         try:
-            recorded = sum(
-                entry.updated_at.timestamp() >= int(since)
-                and (entry.service, entry.collections, entry.origin) == self.route
-                for entry in self._ledger.entries(State.CREATED)
-            )
+            newer = {one.replaced_by for one in self._ledger.superseded(service=self.route[0])}
+            for entry in self._ledger.entries(State.CREATED):
+                of_route = (entry.service, entry.collections, entry.origin) == self.route
+                if of_route and entry.updated_at.timestamp() >= int(since):
+                    replaced = entry.attempts > 1 and entry.source_id not in newer
+                    found["replaced" if replaced else "created"] += 1
         except LedgerError:  # if it lasts, the run itself reports it
             return noted
-        return max(noted, recorded - others - later)
+        found["created"] -= noted["moved"]
+        found.subtract(later)
+        return noted | found
 
     def _entry(self, state: str, counts: Mapping[str, int]) -> dict[str, Any]:
         counted = {name: count for name, count in counts.items() if count}

@@ -1,23 +1,27 @@
 """Tasks that wait until the bot knows, and let it know what is true today, on the real service."""
 
+import itertools
 import time
 from collections import Counter
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import pytest
 
 from airflow_knowledge_bot._compat import AirflowFailException
+from airflow_knowledge_bot.history import History
 from airflow_knowledge_bot.hooks import KnowledgeBotHook
 from airflow_knowledge_bot.operators import (
     KnowledgeBotCreateTextSourceOperator,
     KnowledgeBotIngestOperator,
 )
 from in_process import OnAPort
-from knowledge_bot import UnsupportedError
+from knowledge_bot import Client, UnsupportedError
 from knowledge_bot._endpoints import Endpoints
-from knowledge_bot.ingest import Ledger
+from knowledge_bot.ingest import Ledger, Report, Text, ingest
 from page_server import answer as page_answer
 from page_server import serving
+from scripted_server import answer
 
 pytestmark = pytest.mark.integration
 
@@ -245,6 +249,28 @@ def test_what_a_template_gives_that_is_no_value_fails_and_sends_nothing(
     assert (done.state, done.task.try_number) == ("failed", 1)
     assert expected in done.log
     assert good.requests == []
+
+
+@pytest.mark.parametrize("replaces", [True, False])
+def test_what_a_killed_try_replaced_counts_as_that(service, scripted, ledger, replaces):
+    known, numbers = Ledger(ledger), itertools.count()
+    server = scripted(reply_to=lambda _: answer(body={"value": {"id": f"src_{next(numbers)}"}}))
+    at = (service.api_key, service.base_url) if replaces else ("key", server.url)
+    with Client(*at) as client:
+        route = client.base_url, ("col_1",), None
+
+        def send(*contents):
+            items = [Text(name=content[0], content=content) for content in contents]
+            return ingest(client, items, collections="col_1", ledger=known)
+
+        send("a", "b", "c")
+        time.sleep(1.1)  # the ledger's times are in seconds
+        run = SimpleNamespace(run_id="killed", dag_id="d", task_id="t", map_index=-1, max_tries=0)
+        History({"ti": run}, known, route)
+        sent = send("a again", "b again", "c", "d")
+    total = History({"ti": run}, known, route).total(Report())
+    assert (total.created, total.replaced) == (sent.created, sent.replaced)
+    assert (total.created, total.replaced) == ((1, 2) if replaces else (3, 0))
 
 
 # The hook -----------------------------------------------------------------------------------------
