@@ -143,7 +143,7 @@ def test_an_error_says_whether_the_bot_was_asked_and_nothing_is_sent_again(  # n
 @awaited_or_not
 def test_an_empty_question_is_not_sent(face, scripted, awaited):
     server = scripted(answer(body=MESSAGE))
-    with pytest.raises(Exception, match=r"empty|nothing to send"):
+    with pytest.raises(Exception, match="empty"):
         face.ask(face.make(Client(KEY, server.url)), " ", awaited=awaited)
     assert server.requests == []
 

@@ -407,7 +407,7 @@ class Conversations:
             end -= 1
         if not end:
             nothing = "there is nothing to send after the bot's last answer"
-            why = nothing if spoken else "none of them has any text"
+            why = nothing if spoken else "all of them are empty"
             raise ConfigurationError.of(
                 "messages", f"{why}. End the list with a question. Nothing was sent"
             )
