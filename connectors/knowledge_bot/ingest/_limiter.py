@@ -39,6 +39,9 @@ _LONGEST_OUTAGE = 60.0
 # Statuses that a service answers once it has looked at the key, or at the source.
 _DEFINITE = frozenset({400, 404, 413, 415, 422})
 
+# What the service refuses for a while: a disk that is full (507) is given room.
+_PASSING = NOT_NOW | {507}
+
 # How many times an item is sent that is put off.
 _TRIES = 9
 
@@ -273,7 +276,7 @@ class Limiter:
             return Decision("undelivered", 0.0 if again else None, stop)
         if error.delivery is Delivery.REFUSED:
             self._outage_since = None
-            if isinstance(error, APIError) and error.status_code in NOT_NOW:
+            if isinstance(error, APIError) and error.status_code in _PASSING:
                 return self._put_off(error, began, tries)
             return self._refused(error, succeeded)
         if isinstance(error, APIError) and error.code == KEY_IN_USE:

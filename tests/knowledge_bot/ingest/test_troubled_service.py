@@ -57,7 +57,9 @@ def test_a_service_that_takes_no_more_ends_the_run_and_the_rest_is_untouched(
 
 
 @pytest.mark.usefixtures("hurried")
-@pytest.mark.parametrize(("status", "headers"), [(429, {}), (503, {"Retry-After": "0"})])
+@pytest.mark.parametrize(
+    ("status", "headers"), [(429, {}), (503, {"Retry-After": "0"}), (507, {"Retry-After": "0"})]
+)
 def test_a_service_under_load_gets_every_item_in_the_end(run, service, ledger, status, headers):
     service.judge = lambda name, times: error(status, **headers) if times == 1 else None
     report = run(texts(12), ledger=ledger, concurrency=4)
