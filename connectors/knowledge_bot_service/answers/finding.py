@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from knowledge_bot_service.answers.conversations import Asked, Exchange
+from knowledge_bot_service.answers.prompts import asking_in
 from knowledge_bot_service.answers.ranking import Query, Ranked, Weights, pointed, ranked
 from knowledge_bot_service.index.search import Search, WeightedWords, Word
 from knowledge_bot_service.readers.analyzer import (
@@ -87,6 +88,16 @@ class Finder:
             collections: the numbers of the collections to look in.
             limit: how many passages to return at most; 40 or fewer.
         """
+        found = self._look(asked, collections, limit)
+        return replace(found, is_found=found.is_found and not self._is_unheard_of(asked.question))
+
+    def _is_unheard_of(self, question: str) -> bool:
+        """Whether it asks of something by a number or code that is nowhere, such as room 20."""
+        asking = query_terms(_ends(" ".join(asking_in(question)) or question)).terms
+        numbers = [word for word in asking if any(map(str.isdigit, word[0]))]
+        return bool(numbers) and not all(self._search.count(numbers).having.values())
+
+    def _look(self, asked: Asked, collections: Sequence[int], limit: int) -> Found:
         question = _ends(asked.question)
         if question.isupper() and " " in question:  # the vectors know few words in capitals
             question = question.lower()
@@ -132,9 +143,7 @@ class Finder:
         # One that has none of the words is found where it is near, and not because there are few.
         passages = [one for one in ranked(query, hits) if one.hit.score or one.score >= near]
         score = passages[0].score if passages else 0.0
-        # What is asked of model SR-500, of room 20 or of 2018 is not said where that is nowhere.
-        unheard = any(_has_digit(word) and not counts.having[word] for word in terms.terms)
-        return Found(passages[:limit], score >= near, score >= needed and not unheard)
+        return Found(passages[:limit], score >= near, score >= needed)
 
     def _context(self, before: Sequence[Exchange], weight: float) -> Iterable[WeightedWords]:
         """What was said before, to search for as well, with a weight beside the question's 1."""
@@ -154,10 +163,6 @@ def _stands_alone(asked: Asked, terms: QueryTerms, found: Found) -> bool:
     words = len(terms.terms)
     is_enough = (found.is_near and words >= _SHORT) or (found.is_found and words == _SHORT - 1)
     return is_enough and not points_back(asked.question)
-
-
-def _has_digit(word: Word) -> bool:
-    return any(map(str.isdigit, word[0]))
 
 
 def _ends(question: str) -> str:

@@ -109,8 +109,9 @@ _MANNERS: Final = re.compile(
     r"|merhaba\b|teşekkür)"
 )
 _CLOSING: Final = re.compile(
-    r"(?im)^[ \t]*(?:(?:best|kind|warm)?[ ]?(?:wishes|regards)|best|sincerely|[lv]g|mfg"
-    r"|(?:mit )?(?:freundlichen|viele|beste) grü(?:ß|ss)en?|cordialement|saludos|cheers)\b[,.! ]*$"
+    r"(?im)^[ \t]*(?:(?:best|kind|many|warm)? ?(?:thanks|wishes|regards)|best|cheers|sincerely"
+    r"|(?:(?:vielen|besten) )?dank|(?:mit )?(?:freundlichen|viele|beste) grü(?:ß|ss)en?|[lv]g|mfg"
+    r"|merci|cordialement|gracias|saludos|grazie)\b[^?\n]{0,40}$"
 )
 _ANNOUNCES: Final = re.compile(
     r"(?i)\b(?:tell|following|questions?|know|answer|ask|help|frage|folgende[sn]?|pregunta|domanda"
@@ -123,7 +124,8 @@ _GREETING: Final = (
     r"(?:tag|morgen|abend)|bonjour|hola|ciao|merhaba)(?: (?:there|all|everyone|team|zusammen))?"
 )
 _HELLO: Final = re.compile(
-    rf"(?i)^(?:(?:{_GREETING}|please|excuse me)[,!]|sorry to (?:bother|disturb) you,? but) +"
+    rf"(?i)^(?:(?:{_GREETING}|please|excuse me)[,!]|(?:(?:hey|hi) )?@\w+[,:]?|q\."
+    r"|sorry to (?:bother|disturb) you,? but) +"
     r"(?=\w+ \w+ \w)"
 )
 _OPENING: Final = re.compile(
@@ -168,10 +170,14 @@ def question_in(message: str) -> str:
 
 def told_in(question: str) -> tuple[str, str]:
     """What a text tells around the one question that it asks, and that; nothing if it is short."""
-    pieces = [*_pieces(question)]
-    asking = [piece for piece in pieces if _ASKS.search(piece)]
-    told = " ".join(piece for piece in pieces if piece not in asking)
+    asking = asking_in(question)
+    told = " ".join(piece for piece in _pieces(question) if piece not in asking)
     return (told, asking[0]) if len(asking) == 1 and len(told) >= _TOLD else ("", question)
+
+
+def asking_in(text: str) -> Sequence[str]:
+    """The sentences of a text that ask."""
+    return [piece for piece in _pieces(text) if _ASKS.search(piece)]
 
 
 def _object(text: str) -> str:
@@ -183,7 +189,9 @@ def _object(text: str) -> str:
     messages = found.get("messages")
     if isinstance(messages, list) and messages and isinstance(messages[-1], dict):
         found = messages[-1]
-    return next((one for name in _FIELDS if isinstance(one := found.get(name), str)), "").strip()
+    named = [found.get(name) for name in _FIELDS]
+    asking = [one for one in found.values() if isinstance(one, str) and _ASKS.search(one)]
+    return next((one for one in (*named, *asking) if isinstance(one, str)), "").strip()
 
 
 def _turn(text: str) -> str:
@@ -248,7 +256,7 @@ def _asked(text: str) -> str:
     """Return what a text without labels asks; empty where that is all of it, or cannot be told."""
     is_long = len(text) > _TYPED
     bare = _BESIDE.sub("\n", _CODE.sub("\n", text) if is_long else text)
-    bare = _CLOSING.split(bare)[0]
+    bare = _unsigned(bare)
     pieces = [piece for line in bare.split("\n") for piece in _spoken(line)]
     asking = [n for n, piece in enumerate(pieces) if _ASKS.search(piece)]
     if is_long and len(pieces) > 1:
@@ -267,6 +275,16 @@ def _asked(text: str) -> str:
     ]
     found = " ".join(kept)
     return found if found != " ".join(_pieces(text)) else ""
+
+
+def _unsigned(text: str) -> str:
+    """Return a text without its closing, and the signature that comes after it."""
+    closings = (
+        match.start()
+        for match in _CLOSING.finditer(text)
+        if text[: match.start()].strip() and not asking_in(text[match.end() :])
+    )
+    return text[: next(closings, None)]
 
 
 def _spoken(line: str) -> Sequence[str]:

@@ -99,6 +99,8 @@ def test_what_no_source_says_is_not_found(handbook: httpx.Client, question: str)
         ("How many of the 29 days may be carried over?", False),
         ("Which desk has extension 4711?", True),
         ("Which desk has extension 4712?", False),
+        ("I am member 88213. Which desk has extension 4711?", True),
+        ("Ticket 4799: Which desk has extension 4711?\n\nThanks, Tom\nMobile 0171 9988776", True),
         ("What has to be attached to receipts above 25 euros in form B-25?", False),
     ],
 )
