@@ -24,7 +24,7 @@ _TYPED: Final = 400
 # A question of fewer words of its own cannot stand without the text that it is in. Around one
 # question, so many characters are told before it rather than asked.
 _ALONE: Final = 2
-_TOLD: Final = 100
+_TOLD: Final = 80
 
 # How a prompt calls the question. What only technical texts call so must stand at the beginning of
 # a line: "What does `invalid input: x` mean?"
@@ -109,10 +109,14 @@ _MANNERS: Final = re.compile(
     r"|merhaba\b|teşekkür)"
 )
 _CLOSING: Final = re.compile(
-    r"(?im)^[ \t]*(?:(?:best|kind|many|warm)? ?(?:thanks|wishes|regards)|best|cheers|sincerely"
-    r"|(?:(?:vielen|besten) )?dank|(?:mit )?(?:freundlichen|viele|beste) grü(?:ß|ss)en?|[lv]g|mfg"
-    r"|merci|cordialement|gracias|saludos|grazie)\b[^?\n]{0,40}$"
+    r"(?im)^[ \t]*(?:(?:(?:best|kind|many|warm)? ?(?:thanks|wishes|regards)|best|cheers|sincerely"
+    r"|thank you|sent from my|(?:(?:vielen|besten) )?dank|danke|[lv]g|mfg"
+    r"|(?:mit )?(?:freundlichen|viele|beste) grü(?:ß|ss)en?"
+    r"|merci|cordialement|gracias|saludos|grazie)\b[^?\n]{0,40}|--[ ]?)$"
 )
+
+# Some lines at the end that no sentence ends: a name, a telephone number.
+_SIGNATURE: Final = re.compile(r"\n[ \t]*\n(?:[^\n?!]{0,39}[^\n?!.\s]\s*){1,4}$")
 _ANNOUNCES: Final = re.compile(
     r"(?i)\b(?:tell|following|questions?|know|answer|ask|help|frage|folgende[sn]?|pregunta|domanda"
     r"|soru)\b"
@@ -124,8 +128,8 @@ _GREETING: Final = (
     r"(?:tag|morgen|abend)|bonjour|hola|ciao|merhaba)(?: (?:there|all|everyone|team|zusammen))?"
 )
 _HELLO: Final = re.compile(
-    rf"(?i)^(?:(?:{_GREETING}|please|excuse me)[,!]|(?:(?:hey|hi) )?@\w+[,:]?|q\."
-    r"|sorry to (?:bother|disturb) you,? but) +"
+    rf"(?i)^(?:(?:(?:{_GREETING}|please|excuse me)[,!]|(?:(?:hey|hi) )?@[\w.]+[,:]?|q\."
+    r"|sorry to (?:bother|disturb) you,? but) +)+"
     r"(?=\w+ \w+ \w)"
 )
 _OPENING: Final = re.compile(
@@ -284,7 +288,9 @@ def _unsigned(text: str) -> str:
         for match in _CLOSING.finditer(text)
         if text[: match.start()].strip() and not asking_in(text[match.end() :])
     )
-    return text[: next(closings, None)]
+    bare = text[: next(closings, None)]
+    signature = _SIGNATURE.search(bare)
+    return bare[: signature.start()] if signature and asking_in(bare[: signature.start()]) else bare
 
 
 def _spoken(line: str) -> Sequence[str]:
