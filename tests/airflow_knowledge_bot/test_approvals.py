@@ -43,11 +43,15 @@ def answering(rest):
         questions, path = [], f"/api/v2/dags/{dag.dag_id}/dagRuns/~/hitlDetails"
 
         def work():
-            while not end.wait(0.2):
+            parked = set()  # what is answered before `dag.test()` waits for it may be lost
+            while not end.wait(1):
                 open_ones = rest.get(path, params={"response_received": False}).json()
                 for one in open_ones["hitl_details"]:
                     task = one["task_instance"]
                     if one["response_received"] or task["state"] != "awaiting_input":
+                        continue
+                    if task["id"] not in parked:
+                        parked.add(task["id"])
                         continue
                     questions.append(one)
                     to = (
