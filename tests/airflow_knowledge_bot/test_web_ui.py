@@ -206,7 +206,7 @@ def test_the_log_of_a_check_shows_what_failed_and_why(airflow, page, pictures):
         "A household membership costs 54 euros a year",
         "2 of 3 passed",
     ):
-        playwright.expect(page.get_by_text(said).first).to_be_attached()
+        playwright.expect(page.get_by_text(said).first).to_be_attached(timeout=30_000)
     page.get_by_text("AirflowFailException").first.click()  # a traceback names a machine's folders
     page.evaluate("document.querySelectorAll('*').forEach((one) => { one.scrollLeft = 0 })")
     page.wait_for_timeout(8000)  # until the grid beside it knows of the run's end
@@ -251,7 +251,7 @@ def test_what_is_unknown_is_settled_by_clicking_and_the_next_night_is_green(
     page.set_viewport_size({"width": 1180, "height": 800})
     page.goto(f"/dags/nightly/runs/{run_id}/tasks/feed")
     for said in ("Ingesting 253 items", "unknown: fees.md", "refused: tools.md", " of 253 items, "):
-        playwright.expect(page.get_by_text(said).first).to_be_attached()
+        playwright.expect(page.get_by_text(said).first).to_be_attached(timeout=30_000)
     page.get_by_text("AirflowFailException").first.click()
     page.evaluate("document.querySelectorAll('*').forEach((one) => { one.scrollLeft = 0 })")
     page.wait_for_timeout(8000)  # until the grid beside it knows of the run's end
