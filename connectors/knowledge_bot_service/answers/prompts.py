@@ -67,11 +67,13 @@ _MATERIAL: Final = re.compile(
 # The last turn of the user in a template of a model's chat: of Llama, Mistral, Gemma, Alpaca,
 # Vicuna, ChatML, and behind a name. Its marks begin the prompt or end it; a sentence may speak of
 # them.
-_TURN: Final = re.compile(
-    r"(?ms)(?:\[INST\]|<\|(?:user|USER_TOKEN)\|>|<start_of_turn>user|<\|im_start\|>user"
-    r"|<\|start_header_id\|>user<\|end_header_id\|>|^### (?:Instruction|User):|\bUSER:|^User:)(.+?)"
-    r"(?:\[/INST\]|<\|\w+\|>|<end_of_turn>|</s>|^### (?:Response|Assistant):|\bASSISTANT:"
-    r"|^Assistant:)"
+_TURN_BEGINS: Final = re.compile(
+    r"(?m)\[INST\]|<\|(?:user|USER_TOKEN)\|>|<start_of_turn>user|<\|im_start\|>user"
+    r"|<\|start_header_id\|>user<\|end_header_id\|>|^### (?:Instruction|User):|\bUSER:|^User:"
+)
+_TURN_ENDS: Final = re.compile(
+    r"(?m)\[/INST\]|<\|\w+\|>|<end_of_turn>|</s>|^### (?:Response|Assistant):|\bASSISTANT:"
+    r"|^Assistant:"
 )
 _BEFORE_TURNS: Final = re.compile(r"<[|/\w]+>|\[INST\]")
 _SYSTEM: Final = re.compile(r"(?s)<<SYS>>.*?<</SYS>>")
@@ -116,7 +118,8 @@ _CLOSING: Final = re.compile(
 )
 
 # Some lines at the end that no sentence ends: a name, a telephone number.
-_SIGNATURE: Final = re.compile(r"\n[ \t]*\n(?:[^\n?!]{0,39}[^\n?!.\s]\s*){1,4}$")
+_NAME: Final = r"[^\n?!]{0,39}[^\n?!.\s]"
+_SIGNATURE: Final = re.compile(rf"\n[ \t]*\n(?:{_NAME}[ \t]*\n+){{0,3}}{_NAME}$")
 _ANNOUNCES: Final = re.compile(
     r"(?i)\b(?:tell|following|questions?|know|answer|ask|help|frage|folgende[sn]?|pregunta|domanda"
     r"|soru)\b"
@@ -199,9 +202,12 @@ def _object(text: str) -> str:
 
 
 def _turn(text: str) -> str:
-    turns = [*_TURN.finditer(text)]
-    if turns and (_BEFORE_TURNS.match(text) or turns[-1].end() == len(text)):
-        return _SYSTEM.sub("", turns[-1][1]).strip()
+    ends = [*_TURN_ENDS.finditer(text)]
+    last = ends[-1].start() if ends else 0
+    begins = [match.end() for match in _TURN_BEGINS.finditer(text, 0, last)]
+    if begins and (_BEFORE_TURNS.match(text) or ends[-1].end() == len(text)):
+        end = next(match.start() for match in ends if match.start() >= begins[-1])
+        return _SYSTEM.sub("", text[begins[-1] : end]).strip()
     return ""
 
 
@@ -288,7 +294,7 @@ def _unsigned(text: str) -> str:
         for match in _CLOSING.finditer(text)
         if text[: match.start()].strip() and not asking_in(text[match.end() :])
     )
-    bare = text[: next(closings, None)]
+    bare = text[: next(closings, None)].rstrip()
     signature = _SIGNATURE.search(bare)
     return bare[: signature.start()] if signature and asking_in(bare[: signature.start()]) else bare
 

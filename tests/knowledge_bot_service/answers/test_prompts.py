@@ -183,6 +183,22 @@ def test_what_is_told_around_a_question_is_what_was_said_before_it(question, tol
     assert len(asked.before) == (told and times > 1)
 
 
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "Where is it?\n\n"
+        + ("This tells a lot about the library and its tools. " * 9 + "\n\n") * 80,
+        "User:\n" * 6600,
+        "[INST] " * 5700,
+    ],
+    ids=["paragraphs", "names", "marks"],
+)
+def test_a_long_prompt_is_searched_for_its_question_once(prompt):
+    for _ in range(5):
+        assert question_in(prompt)
+
+
 @pytest.fixture(scope="module")
 def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     folder: Path = tmp_path_factory.mktemp("prompts")
