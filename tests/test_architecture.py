@@ -31,7 +31,11 @@ def test_the_lock_names_hashes_and_no_registry():
 
 def test_other_packages_import_no_private_module_of_the_core():
     """What they need of it, `knowledge_bot.adapters` holds."""
-    packages = [*(ROOT / "connectors").iterdir(), *(ROOT / "airflow_provider").iterdir()]
+    packages = [
+        *(ROOT / "connectors").iterdir(),
+        *(ROOT / "airflow_provider").iterdir(),
+        *(ROOT / "service").iterdir(),
+    ]
     modules = [
         module
         for package in packages

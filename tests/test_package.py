@@ -32,7 +32,7 @@ DISTRIBUTIONS = {
         {"console_scripts", "knowledge_bot.commands", "knowledge_bot.mounts"},
     ),
     "knowledge-bot-service": (
-        "connectors/knowledge_bot_service",
+        "service",
         "knowledge_bot_service",
         {"knowledge_bot.commands"},
     ),

@@ -43,7 +43,7 @@ print(json.dumps([len(found), sum(sizes) / 2**20]))
 
 def main() -> None:
     """Build the wheels, and install the first with each extra on each Python."""
-    projects = [ROOT, ROOT / "airflow_provider"]
+    projects = [ROOT, ROOT / "airflow_provider", ROOT / "service"]
     projects += [file.parent for file in ROOT.glob("connectors/*/pyproject.toml")]
     with tempfile.TemporaryDirectory() as folder:
         for project in projects:

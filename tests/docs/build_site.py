@@ -151,7 +151,7 @@ def for_language_models() -> None:
     texts = list(listed)
     packages = griffe.GriffeLoader(
         extensions=griffe.Extensions(PublicSignatures()),
-        search_paths=[ROOT / "connectors", ROOT / "airflow_provider"],
+        search_paths=[ROOT / "connectors", ROOT / "airflow_provider", ROOT / "service"],
     )
     before, base = None, project.get("site_url", "")
     for section, title, page in titles():

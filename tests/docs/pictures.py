@@ -20,12 +20,12 @@ SOURCES = {
         "connectors": (
             "knowledge_bot",
             "knowledge_bot_gateway",
-            "knowledge_bot_service",
             "knowledge_bot_web",
             "langchain_knowledge_bot",
             "llama_index_knowledge_bot",
         ),
         "airflow_provider": ("airflow_knowledge_bot",),
+        "service": ("knowledge_bot_service",),
     }.items()
     for package in packages
 }

@@ -5,7 +5,11 @@ import re
 from docs.names import PUBLIC
 from docs.pages import PAGES, ROOT, blocks
 
-SOURCES = [*(ROOT / "connectors").rglob("*.py"), *(ROOT / "airflow_provider").rglob("*.py")]
+SOURCES = [
+    *(ROOT / "connectors").rglob("*.py"),
+    *(ROOT / "airflow_provider").rglob("*.py"),
+    *(ROOT / "service/knowledge_bot_service").rglob("*.py"),
+]
 IN_DOCSTRINGS = re.compile(
     r"```python\n(.*?)```|^ {4,8}(?:>>> |from knowledge_bot)(.*?)(?=\n\n|\"\"\")",
     re.DOTALL | re.MULTILINE,

@@ -20,7 +20,9 @@ def package():
     from docs.public_signatures import PublicSignatures
 
     extensions = griffe.Extensions(PublicSignatures())
-    loader = griffe.GriffeLoader(extensions=extensions, search_paths=[ROOT / "connectors"])
+    loader = griffe.GriffeLoader(
+        extensions=extensions, search_paths=[ROOT / "connectors", ROOT / "service"]
+    )
     return loader.load("knowledge_bot")
 
 

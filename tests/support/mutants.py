@@ -29,9 +29,18 @@ from itertools import pairwise
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = (Path("connectors"), Path("airflow_provider"))
+PACKAGES = (Path("connectors"), Path("airflow_provider"), Path("service/knowledge_bot_service"))
 ENGINE = Path("connectors/knowledge_bot/ingest")
-COPIED = ("connectors", "airflow_provider", "deploy", "docs", "examples", "scripts", "tests")
+COPIED = (
+    "connectors",
+    "airflow_provider",
+    "service",
+    "deploy",
+    "docs",
+    "examples",
+    "scripts",
+    "tests",
+)
 COPIED += ("CHANGELOG.md", "README.md", "pyproject.toml")
 AT_ONCE = 2
 
@@ -238,7 +247,9 @@ def _tested(tree: Path, file: Path, timeout: float) -> str:
     ]
     command += [f"--basetemp={tree / 'tmp'}", *map(str, tests_of(tree, file))]
     environment = os.environ | {
-        "PYTHONPATH": f"{tree / 'connectors'}{os.pathsep}{tree / 'airflow_provider'}",
+        "PYTHONPATH": os.pathsep.join(
+            str(tree / root) for root in ("connectors", "airflow_provider", "service")
+        ),
         "PYTHONDONTWRITEBYTECODE": "1",  # a mutant may have the size and the time of its original
     }
     process = subprocess.Popen(

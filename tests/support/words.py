@@ -18,7 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 APPROVED = ROOT / "tests" / "words.txt"
-SOURCES = (ROOT / "connectors", ROOT / "airflow_provider")
+SOURCES = (ROOT / "connectors", ROOT / "airflow_provider", ROOT / "service/knowledge_bot_service")
 
 _THREE_WORDS = re.compile(r"[A-Za-z]{2,}[^\w\s]* \S*[A-Za-z]\S* \S*[A-Za-z]")
 # A regular expression, or a statement for a database.

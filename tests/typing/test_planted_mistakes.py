@@ -33,7 +33,7 @@ def run(*command: str | Path, env: dict[str, str] | None = None) -> str:
 
 
 def found_by_mypy(files: tuple[Path, ...], *options: str) -> set[tuple[str, int, str]]:
-    packages = {**os.environ, "MYPYPATH": "connectors:airflow_provider"}
+    packages = {**os.environ, "MYPYPATH": "connectors:airflow_provider:service"}
     told = run(sys.executable, "-m", "mypy", "--strict", *options, *files, env=packages)
     found = re.findall(r"(planted_\w+\.py):(\d+): error: .*\[([\w-]+)\]$", told, re.MULTILINE)
     assert len(re.findall(": error: ", told)) == len(found), told

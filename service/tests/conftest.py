@@ -5,6 +5,8 @@ It runs in the tests' process; those of sockets, processes and crashes have one 
 
 import pytest
 
+from every_test import *  # noqa: F403 - fixtures and hooks are found by their names
+from every_test import _no_measuring_of_children, _no_service_of_the_user  # noqa: F401 - as above
 from in_process import InProcess
 from knowledge_bot_service import LocalService
 from knowledge_bot_service.store.database import Database

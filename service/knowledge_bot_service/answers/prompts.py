@@ -2,7 +2,7 @@
 
 Chains send whole prompts, such as LangChain's and LlamaIndex's own templates. Searched as it is, a
 prompt finds what its instructions and its context are about. The rules were written for the
-prompts of tests/knowledge_bot_service/answers/prompts.toml, and leave ordinary questions alone.
+prompts of service/tests/answers/prompts.toml, and leave ordinary questions alone.
 """
 
 # Letters of many scripts look alike.

@@ -1,0 +1,97 @@
+"""Fixtures that every package's tests share."""
+
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from remembering_bots import Bots
+from scripted_server import Received, Reply, ScriptedServer, answer
+
+# Under `nohup`, or in the background of a script, both are ignored, and so they would be by every
+# process that a test starts and signals.
+for _number, _default in (
+    (signal.SIGINT, signal.default_int_handler),
+    (signal.SIGHUP, signal.SIG_DFL),
+):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, _default)
+
+# How long an example takes, or its making, is the machine's affair; examples may share a fixture.
+settings.register_profile(
+    "any machine",
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+settings.load_profile("any machine")
+
+# What is an integration test by what it asks for, or by where it is. Others say so themselves.
+_COSTLY = {"browser", "postgresql", "program", "server_of_postgresql"}
+_COSTLY_FOLDERS = {Path(__file__).parents[1] / name for name in ("docs", "examples")}
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that need a process, a database or a browser: `scripts/test integration`."""
+    for item in items:
+        asked_for = {*getattr(item, "fixturenames", ())}
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec"):
+            asked_for.update(one for one in item.callspec.params.values() if isinstance(one, str))
+        if item.path.parent in _COSTLY_FOLDERS or not _COSTLY.isdisjoint(asked_for):
+            item.add_marker(pytest.mark.integration)
+
+
+@pytest.fixture(autouse=True)
+def _no_service_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test finds the service, the key or the proxy of whoever runs it."""
+    for name in ("KNOWLEDGE_BOT_BASE_URL", "KNOWLEDGE_BOT_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+
+
+@pytest.fixture(autouse=True)
+def _no_measuring_of_children(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pytest that a test starts is no worker of the run whose coverage is measured."""
+    monkeypatch.delenv("SLIPCOVER_ENABLED", raising=False)
+
+
+@pytest.fixture
+def scripted() -> Iterator[Callable[..., ScriptedServer]]:
+    """Start servers that answer with the given replies; they stop with the test."""
+    servers: list[ScriptedServer] = []
+
+    def start(*replies: Reply, **options: object) -> ScriptedServer:
+        server = ScriptedServer(list(replies), **options)  # type: ignore[arg-type] # passed through
+        servers.append(server)
+        return server
+
+    yield start
+    for server in servers:
+        server.stop()
+
+
+@pytest.fixture
+def searched(scripted: Callable[..., ScriptedServer]) -> Callable[..., ScriptedServer]:
+    """`searched(bot_1=[passage(1)])`: a server that announces passages and finds these."""
+
+    def start(**of_bots: Any) -> ScriptedServer:
+        def reply_to(request: Received) -> Reply:
+            return answer(body={"value": {"data": of_bots[request.json()["value"]["bot_id"]]}})
+
+        announced = answer(body="pong", headers={"Knowledge-Bot-Extensions": "passages=1"})
+        return scripted(on_ping=announced, reply_to=reply_to)
+
+    return start
+
+
+@pytest.fixture
+def bots() -> Iterator[Bots]:
+    """A service of bots that remember what they were told."""
+    service = Bots()
+    yield service
+    service.server.stop()
