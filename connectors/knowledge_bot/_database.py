@@ -30,7 +30,12 @@ _ROWS_AT_ONCE = 40
 
 
 class DatabaseError(KnowledgeBotError):
-    """A database cannot be opened, read or written. Nothing is sent without it."""
+    """A database cannot be opened, read or written. Nothing is sent without it.
+
+    It `may_pass`: most often another process holds it, its server restarts, or its disk is full.
+    """
+
+    may_pass = True
 
     def __init__(self, message: str) -> None:
         super().__init__(message, delivery=Delivery.NOT_DELIVERED)

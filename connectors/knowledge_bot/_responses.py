@@ -12,6 +12,7 @@ from knowledge_bot._configuration import Secret
 from knowledge_bot._endpoints import UNKNOWN_SOURCE, Request
 from knowledge_bot._transports import Destination, HTTPResponse
 from knowledge_bot.errors import (
+    KEY_IN_USE,
     APIError,
     AuthenticationError,
     BadRequestError,
@@ -33,6 +34,7 @@ ACCEPT_ENCODING = "gzip, deflate"
 
 # Room for a long list of conversations; the largest documented answer is a bot's text. In bytes.
 LARGEST_ANSWER = 16 * 1024 * 1024
+_COMPRESSED_CUT = "its compressed body is cut short"
 _TOO_LARGE = f"its body is larger than {LARGEST_ANSWER // 2**20} MiB"
 
 # Bytes unpacked at a time, and bytes kept of a body that is too large.
@@ -51,7 +53,6 @@ _ADVICE = {
 }
 
 # Codes of docs/extensions.md.
-KEY_IN_USE = "idempotency_key_in_use"
 KEY_REUSED = "idempotency_key_reused"
 
 _ADVICE_BY_CODE = {
@@ -92,12 +93,30 @@ def read_result(
         raise error
     body, excess = _decoded(response)
     if excess:
-        raise _unexpected(request, response, destination, key, body=body, why=excess)
+        cut = excess == _COMPRESSED_CUT
+        raise _unexpected(request, response, destination, key, body=body, why=excess, cut=cut)
     try:
         return request.read(body)
     except ValueError as error:  # invalid JSON, invalid UTF-8, pydantic's ValidationError
         why = f"it cannot be read: {_parse_problem(error)}. {_beginning(response, body, key)}"
-        raise _unexpected(request, response, destination, key, body=body, why=why) from None
+        raise _unexpected(
+            request, response, destination, key, body=body, why=why, cut=_is_cut_short(body)
+        ) from None
+
+
+def _is_cut_short(body: bytes) -> bool:
+    """Return whether a body is the beginning of some JSON, of which the rest is missing."""
+    from pydantic_core import from_json
+
+    text = body.decode("utf-8", "ignore")  # a character may be cut in two
+    try:
+        from_json(text)
+    except ValueError:
+        try:
+            return from_json(text, allow_partial=True) is not None
+        except ValueError:
+            return False
+    return False
 
 
 def _parse_problem(error: ValueError) -> str:
@@ -175,7 +194,7 @@ def _unpacked(body: bytes, encoding: str) -> tuple[bytes, str]:
         return bytes(unpacked[:_START]), f"its compressed body is damaged: {error}"
     if len(unpacked) > LARGEST_ANSWER:
         return bytes(unpacked[:_START]), _TOO_LARGE
-    return bytes(unpacked), "" if unpacker.eof else "its compressed body is cut short"
+    return bytes(unpacked), "" if unpacker.eof else _COMPRESSED_CUT
 
 
 def _error(
@@ -234,11 +253,13 @@ def _unexpected(
     *,
     body: bytes,
     why: str,
+    cut: bool = False,
 ) -> UnexpectedResponseError:
     return UnexpectedResponseError(
         f"{request} to {destination} was answered with {response.status}, but {why}",
         status_code=response.status,
         body=_without(key, body),
+        may_pass=cut,
         outcome=outcome_of(request, Delivery.UNKNOWN),
     )
 

@@ -25,7 +25,7 @@ from knowledge_bot._endpoints import (
     read_pong,
 )
 from knowledge_bot._extensions import HEADER, Announced, check_announced, end_of_life, new_key
-from knowledge_bot._responses import KEY_IN_USE, echoes_key, outcome_of, read_result
+from knowledge_bot._responses import echoes_key, outcome_of, read_result
 from knowledge_bot._transports import Destination, HTTPResponse, chain
 from knowledge_bot.errors import (
     APIError,
@@ -35,7 +35,6 @@ from knowledge_bot.errors import (
     KnowledgeBotError,
     RateLimitError,
     RequestTimeoutError,
-    UnexpectedResponseError,
 )
 
 T = TypeVar("T")
@@ -50,27 +49,22 @@ _PATIENCE = 5.0
 
 # Exceptions of httpcore, httpx, httpx2 and aiohttp that mean that no byte of a request was sent. By
 # name, so that none of these libraries is loaded for it.
-_BEFORE_SENDING = frozenset(
+_NO_ADDRESS = frozenset({"InvalidURL", "UnsupportedProtocol"})
+_BEFORE_SENDING = _NO_ADDRESS | frozenset(
     {
         "ConnectError",
         "ConnectTimeout",
         "PoolTimeout",
         "ProxyError",
-        "UnsupportedProtocol",
         # aiohttp
         "ClientConnectorError",
         "ConnectionTimeoutError",
         "ClientHttpProxyError",
-        "InvalidURL",
         # Python's own, from a user's transport
         "ConnectionRefusedError",
         "gaierror",
     }
 )
-
-
-NOT_NOW = frozenset({408, 429, 503})
-"""Statuses that may pass. A 408 says that no whole request arrived (RFC 9110, section 15.5.9)."""
 
 
 @dataclass(slots=True)
@@ -231,22 +225,10 @@ def _says_nothing_of_it(error: KnowledgeBotError) -> bool:
 
 def may_be_sent_again(request: Request[T], error: KnowledgeBotError) -> bool:
     """Return whether sending the request again is safe, and may succeed."""
-    unknown = error.delivery is Delivery.UNKNOWN
+    if not error.may_pass or (request.upload is not None and not request.upload.replayable):
+        return False
     harmless = request.method != "POST" or request.only_reads
-    repeatable = not unknown or harmless or request.idempotency_key is not None
-    if request.upload is not None and not request.upload.replayable:
-        repeatable = False
-    if isinstance(error, APIError):
-        if error.status_code in NOT_NOW or error.code == KEY_IN_USE:
-            return repeatable
-        if request.only_reads:
-            return error.status_code in (502, 504)
-        return repeatable and unknown and error.status_code >= 500
-    if isinstance(error, UnexpectedResponseError):
-        # Cut short, it may be whole the next time.
-        return repeatable and not request.only_reads and error.status_code < 300
-    never_answered = ConnectionFailedError | ConnectionLostError | RequestTimeoutError
-    return repeatable and isinstance(error, never_answered)
+    return error.delivery is not Delivery.UNKNOWN or harmless or request.idempotency_key is not None
 
 
 class _Waiting:
@@ -300,6 +282,7 @@ def _failed(request: Request[T], failure: Failure, destination: Destination) -> 
         return ConnectionFailedError(
             f"{request}: no connection to {destination}: {reason}",
             delivery=delivery,
+            may_pass=not _is_lasting(error, names),
             outcome=outcome,
             advice=_advice(error, destination),
         )
@@ -312,6 +295,13 @@ def _failed(request: Request[T], failure: Failure, destination: Destination) -> 
         advice="If its port speaks TLS, the base URL has to begin with https://"
         if request.path == PING and destination.base_url.startswith("http://")
         else None,
+    )
+
+
+def _is_lasting(error: BaseException, names: set[str]) -> bool:
+    """Return whether no connection will be made until a person changes something."""
+    return not _NO_ADDRESS.isdisjoint(names) or any(
+        isinstance(behind, ssl.SSLCertVerificationError) for behind in chain(error)
     )
 
 

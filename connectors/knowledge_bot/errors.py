@@ -18,6 +18,9 @@
         ├── RateLimitError            429
         └── ServerError               5xx
 
+What is done about a failure is decided by two fields of it, never by its class: `delivery`, whether
+the service may have acted, and `may_pass`, whether the same call may succeed later.
+
 Nothing here derives from `RuntimeError` or `OSError`: asynchronous frameworks swallow the
 former, and retry wrappers take the latter for a passing fault. An extra that is not installed is no
 fault of a call: `MissingExtraError` is an `ImportError`.
@@ -54,9 +57,14 @@ class KnowledgeBotError(Exception):
 
     Attributes:
         delivery: what the failure means for the request, see `Delivery`.
+        may_pass: whether the same call may succeed later without anybody changing anything. It may
+            after a timeout, a lost connection, 408, 425, 429 or most of 5xx; after a refusal of
+            what was sent, or without a valid key, only a person can help. Whether it may be sent
+            again at all, `delivery` says.
         idempotency_key: the key that the request carried, to send it again with; None: it had none.
     """
 
+    may_pass: bool = False
     idempotency_key: str | None = None
 
     advice: ClassVar[str] = ""
@@ -67,6 +75,7 @@ class KnowledgeBotError(Exception):
         message: str,
         *,
         delivery: Delivery = Delivery.UNKNOWN,
+        may_pass: bool | None = None,
         outcome: str = "",
         advice: str | None = None,
     ) -> None:
@@ -74,6 +83,7 @@ class KnowledgeBotError(Exception):
         parts = (part.rstrip(". ") for part in (message, advice, outcome) if part)
         super().__init__(" ".join(part if part.endswith("?") else f"{part}." for part in parts))
         self.delivery = delivery
+        self.may_pass = type(self).may_pass if may_pass is None else may_pass
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Exceptions cross process borders (process pools, task runners). The default rebuilds them
@@ -114,21 +124,31 @@ class UnsupportedError(ConfigurationError):
 
 
 class ConnectionFailedError(KnowledgeBotError):
-    """The request never reached the service."""
+    """The request never reached the service.
 
+    It `may_pass`, unless the service's certificate is not trusted.
+    """
+
+    may_pass = True
     advice = "Check the base URL, and that the service runs and can be reached from here"
 
 
 class RequestTimeoutError(KnowledgeBotError):
     """No answer came in time. Before the request was sent: `NOT_DELIVERED`; after: `UNKNOWN`."""
 
+    may_pass = True
+
 
 class ConnectionLostError(KnowledgeBotError):
     """The connection broke while the request or its answer was under way."""
 
+    may_pass = True
+
 
 class UnexpectedResponseError(KnowledgeBotError):
     """The service answered with a 2xx or 3xx that the interface does not document.
+
+    It `may_pass` where the answer was cut short.
 
     Attributes:
         status_code: the HTTP status.
@@ -142,12 +162,20 @@ class UnexpectedResponseError(KnowledgeBotError):
         status_code: int,
         body: bytes = b"",
         delivery: Delivery = Delivery.UNKNOWN,
+        may_pass: bool | None = None,
         outcome: str = "",
     ) -> None:
-        super().__init__(message, delivery=delivery, outcome=outcome)
+        super().__init__(message, delivery=delivery, may_pass=may_pass, outcome=outcome)
         self.status_code = status_code
         self.body: bytes = body[:2000]
 
+
+KEY_IN_USE = "idempotency_key_in_use"
+"""The code of a request whose key another one carries that is under way (docs/extensions.md)."""
+
+# Of 4xx what speaks of the moment, and of 5xx what does not (RFC 9110, section 15; RFC 6585, 8470).
+_PASSING_REFUSALS = frozenset({408, 425, 429})
+_LASTING_FAILURES = frozenset({501, 505})
 
 # What helps with an error of this code, whatever its status.
 _OF_CODES = {
@@ -160,6 +188,9 @@ _OF_CODES = {
 
 class APIError(KnowledgeBotError):
     """The service answered with an error status (interface section 7).
+
+    408, 425, 429, and 5xx but 501 and 505 `may_pass`, and so does a 409 that says that a request
+    with the same idempotency key is under way.
 
     Attributes:
         status_code: the HTTP status.
@@ -193,6 +224,11 @@ class APIError(KnowledgeBotError):
         super().__init__(
             f"{request} was answered with {status_code}{named}{traced}{detail}",
             delivery=delivery,
+            may_pass=(
+                status_code in _PASSING_REFUSALS
+                or code == KEY_IN_USE
+                or (status_code >= 500 and status_code not in _LASTING_FAILURES)
+            ),
             outcome=outcome,
             advice=advice,
         )

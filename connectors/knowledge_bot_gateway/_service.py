@@ -33,6 +33,7 @@ class BusyError(KnowledgeBotError):
             f"The gateway has {parallel} requests to the service in flight, which is its limit; "
             "this one was not sent",
             delivery=Delivery.NOT_DELIVERED,
+            may_pass=True,
             advice="Send it again later",
         )
 

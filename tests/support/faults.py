@@ -203,7 +203,7 @@ FAULTS: dict[str, Fault] = {
     ),
     "429": Fault(replied(429), RateLimitError, REFUSED, 3, 3),
     "429 with Retry-After": Fault(replied(429, retry_after="0"), RateLimitError, REFUSED, 3, 3),
-    "500": Fault(replied(500, b"\xff\xfe"), ServerError, UNKNOWN, 1, 1),
+    "500": Fault(replied(500, b"\xff\xfe"), ServerError, UNKNOWN, 1, 3),
     "502 with an HTML page": Fault(replied(502, PAGE), ServerError, UNKNOWN, 1, 3),
     "503": Fault(replied(503), ServerError, UNKNOWN, 1, 3),
     "503 with Retry-After": Fault(replied(503, retry_after="0"), ServerError, REFUSED, 3, 3),

@@ -15,9 +15,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
-from knowledge_bot._responses import KEY_IN_USE
-from knowledge_bot._retries import NOT_NOW, seconds_to_wait
+from knowledge_bot._retries import seconds_to_wait
 from knowledge_bot.errors import (
+    KEY_IN_USE,
     APIError,
     AuthenticationError,
     ConfigurationError,
@@ -38,9 +38,6 @@ _LONGEST_OUTAGE = 60.0
 
 # Statuses that a service answers once it has looked at the key, or at the source.
 _DEFINITE = frozenset({400, 404, 413, 415, 422})
-
-# What the service refuses for a while: a disk that is full (507) is given room.
-_PASSING = NOT_NOW | {507}
 
 # How many times an item is sent that is put off.
 _TRIES = 9
@@ -276,7 +273,7 @@ class Limiter:
             return Decision("undelivered", 0.0 if again else None, stop)
         if error.delivery is Delivery.REFUSED:
             self._outage_since = None
-            if isinstance(error, APIError) and error.status_code in _PASSING:
+            if isinstance(error, APIError) and error.may_pass:
                 return self._put_off(error, began, tries)
             return self._refused(error, succeeded)
         if isinstance(error, APIError) and error.code == KEY_IN_USE:

@@ -77,6 +77,11 @@ class Stop(StrEnum):
     REQUESTED = "requested"
     """The caller or a signal asked for it; requests in flight were finished."""
 
+    @property
+    def may_pass(self) -> bool:
+        """Whether the next run may go on without anybody changing anything."""
+        return self not in (Stop.AUTHENTICATION, Stop.PAYMENT, Stop.REFUSED)
+
 
 _STOPS: dict[Stop, str] = {
     Stop.AUTHENTICATION: "the service does not accept the API key",
@@ -412,6 +417,11 @@ class IncompleteIngestionError(KnowledgeBotError):
         super().__init__(
             f"Not everything got into {place}: {report}. {_reasons(report)}",
             delivery=Delivery.UNKNOWN if report.unknown else Delivery.REFUSED,
+            may_pass=(
+                report.stopped.may_pass
+                if report.stopped is not None
+                else report.undelivered + report.unremoved > 0
+            ),
             outcome=_what_to_do(report, again),
         )
         self.report = report
