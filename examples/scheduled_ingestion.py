@@ -5,9 +5,9 @@ files that are gone, waits until the bot can answer from what was sent, checks t
 asks the questions, and passes the answers on through XCom. A ledger records what was sent. So the
 run after a failed one sends only what is missing, and a run without changes sends nothing.
 
-A person has to act in two cases, and is asked under Required Actions in the web UI: if so much is
-gone at once that the folder may not be there (`prune`), and if a service that takes no idempotency
-keys lost an answer (the task `settle`).
+A person has to act in two cases, which the log names. If so much is gone at once that the folder
+may not be there, nothing is removed until a run is triggered with a higher `gone_limit`. If a
+service that takes no idempotency keys lost an answer, `settle_unknown.py` settles the item.
 
 To run it against your own service, put this file and a folder of documents into your DAGs folder,
 and create two connections in Airflow, in the web UI (types Knowledge-Bot and Knowledge-Bot ledger)
@@ -43,7 +43,6 @@ from airflow.sdk import Param, dag, task
 from airflow_knowledge_bot.operators import (
     KnowledgeBotCheckOperator,
     KnowledgeBotIngestOperator,
-    KnowledgeBotResolveOperator,
     KnowledgeBotSendMessageOperator,
 )
 from airflow_knowledge_bot.sensors import KnowledgeBotAnswerSensor, KnowledgeBotPingSensor
@@ -69,10 +68,17 @@ PARAMS = {
         "text changed; the service scrapes those that are sent.",
     ),
     "prune": Param(
-        "ask",
-        enum=[True, False, "ask"],
-        description="Remove what is gone or superseded, and ask a person if it is much at once; "
-        "needs a service that announces `sources`.",
+        True,
+        type="boolean",
+        description="Remove what is gone or superseded; needs a service that announces `sources`.",
+    ),
+    "gone_limit": Param(
+        0.5,
+        type="number",
+        minimum=0,
+        maximum=1,
+        description="The share of the documents that may be gone at once; 1 for a run that may "
+        "remove them all.",
     ),
     "wait_ready": Param(
         600,
@@ -163,6 +169,7 @@ def scheduled_ingestion() -> None:
     shared: dict[str, Any] = {
         "ledger_conn_id": LEDGER,
         "prune": "{{ params.prune }}",
+        "gone_limit": "{{ params.gone_limit }}",
         "wait_ready": "{{ params.wait_ready }}",
     }
     documents = KnowledgeBotIngestOperator(
@@ -173,10 +180,6 @@ def scheduled_ingestion() -> None:
         urls=addresses(),
         source_options={"compare": "content"},
         **shared,
-    )
-    # Only where the service takes no idempotency keys, an outcome can be unknown.
-    settle = KnowledgeBotResolveOperator(
-        task_id="settle", outcome="ask", ledger_conn_id=LEDGER, trigger_rule="one_failed"
     )
     # A service without `sources` accepts what is not searchable yet: only its answers show when.
     known = KnowledgeBotAnswerSensor(
@@ -193,7 +196,6 @@ def scheduled_ingestion() -> None:
         task_id="ask", map_index_template="{{ task.content }}"
     ).expand(content=asked)
 
-    [documents, pages] >> settle
     service_is_up >> [documents, pages] >> known >> check >> ask
     hand_on(asked, ask.output)
 

@@ -1,7 +1,6 @@
 """The result of an ingestion: for XCom, and as the error that says what a person must do."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +12,8 @@ from airflow_knowledge_bot.tasks import brief
 from knowledge_bot.ingest import IncompleteIngestionError, LedgerError, Stop
 
 if TYPE_CHECKING:
-    from airflow_knowledge_bot.history import History, Route
-    from knowledge_bot.ingest import Ledger, Outcome, PrunePlan, Report
+    from airflow_knowledge_bot.history import History
+    from knowledge_bot.ingest import Ledger, Outcome, Report
 
 _CHARACTERS = 500
 _QUOTED = 5
@@ -76,22 +75,6 @@ def _named(
     except LedgerError:  # the counts are reported without the names
         pass
     return named
-
-
-def withheld(ledger: "Ledger", route: "Route") -> "PrunePlan":
-    """Return the plan that removes what is more than `gone_limit` allows, of one origin."""
-    plan = ledger.prune_plan(service=route[0])
-    lines = tuple(
-        line
-        for line, one in zip(plan.lines, plan.found, strict=True)
-        if line["since"] is None and getattr(one, "origin", None) == route[2]
-    )
-    return replace(plan, lines=lines, found=())
-
-
-def removal_of(plan: "PrunePlan") -> str:
-    """Return the option that stands for exactly this plan, by its digest."""
-    return f"Remove {len(plan.lines)} (plan {plan.digest[:12]})"
 
 
 def failing(report: "Report", task: KnowledgeBotIngestOperator) -> dict[str, int]:

@@ -73,7 +73,6 @@ def test_every_guide_picture_module_and_class_that_it_names_exists():
         scheme["factory"],
         scheme["to_openlineage_converter"],
         *(decorator["class-name"] for decorator in info["task-decorators"]),
-        *info["notifications"],
         link,
     ):
         assert callable(named(path))

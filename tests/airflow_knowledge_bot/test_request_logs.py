@@ -28,12 +28,11 @@ def test_a_green_task_says_what_was_created_where_and_no_content(run, connected,
     KnowledgeBotCreateWebpageSourceOperator(
         task_id="page", name="Page", url="{connected.base_url}/ping"
     ),
-    task.knowledge_bot_text(name="Made")(lambda: "Of a function.").override(task_id="made")(),
 ] >> KnowledgeBotSendMessageOperator(task_id="ask", content="When is high tide?")
 """
     )
     assert done.state == "success", done.log[-3000:]
-    for one, name in (("text", "Hours"), ("file", "Tides"), ("page", "Page"), ("made", "Made")):
+    for one, name in (("text", "Hours"), ("file", "Tides"), ("page", "Page")):
         source = done.tasks[one].xcom["id"]
         assert f"Created the source {source} {name!r} in col_house at http://" in done.log
     xcom = done.tasks["ask"].xcom

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from airflow.sdk import BaseOperator, BaseSensorOperator
 
-from airflow_knowledge_bot import notifications, operators, sensors
+from airflow_knowledge_bot import operators, sensors
 
 CLASSES = [
     each
-    for module in (operators, sensors, notifications)
+    for module in (operators, sensors)
     for name, each in vars(module).items()
-    if name.startswith("KnowledgeBot") and name.endswith(("Operator", "Sensor", "Notifier"))
+    if name.startswith("KnowledgeBot") and name.endswith(("Operator", "Sensor"))
 ]
 EXAMPLES = Path(__file__).parents[2] / "examples"
 DAG_FILES = [file for file in EXAMPLES.glob("*.py") if "airflow.sdk import" in file.read_text()]

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from airflow_knowledge_bot.operators.ledgers import ANSWERS
 from calls import KEY, SOURCE
 from knowledge_bot import Client
 from knowledge_bot.ingest import Ledger, Text, ingest
@@ -21,8 +20,8 @@ pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "airflow"
 PAGE = (FOLDER / "settle.md").read_text(encoding="utf-8")
-REST, COMMANDS, SHELL = re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL)
-ASKED, DAG_FILE = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+COMMANDS, SHELL = re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL)
+(DAG_FILE,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 KEYS = [f"/srv/handbook/{name}.md" for name in ("hours", "fees", "tools")]
 ITEMS = [Text(name=key.rpartition("/")[2], content=key, key=key) for key in KEYS]
 
@@ -80,12 +79,6 @@ def test_its_dag_names_sources(dags, unknown):
     assert (task.state, task.xcom["settled"], task.xcom["left"]) == ("success", 2, 1)
     sources = {entry.key: entry.source_id for entry in unknown.entries()}
     assert [sources[key] for key in KEYS] == ["src_42", None, None]
-
-
-def test_its_dag_asks_with_the_option_that_its_command_answers(dags):
-    settle = dags.parse(ASKED, "asked").dag.get_task("settle")
-    (option,) = json.loads(re.findall(r"-d '(.*?)'", REST)[0])["chosen_options"]
-    assert (settle.outcome, option in ANSWERS) == ("ask", True)
 
 
 def test_its_shell_settles_all_and_the_next_run_sends_what_was_not_created(

@@ -1,4 +1,4 @@
-"""What a real scheduler and triggerer wait for: what a bot can answer, and what a person says."""
+"""What a real triggerer waits for: what a bot can answer."""
 
 import pytest
 from airflow import sdk
@@ -6,16 +6,13 @@ from airflow import sdk
 from airflow_processes import Airflow
 from calls import KEY
 from knowledge_bot import Client
-from knowledge_bot.ingest import Ledger, Text, ingest
 from knowledge_bot_service import LocalService
-from scripted_server import ScriptedServer, close
 from waiting import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
 
 DAGS = """
 from airflow.sdk import DAG, Asset, AssetWatcher, task
-from airflow_knowledge_bot.operators import KnowledgeBotResolveOperator
 from airflow_knowledge_bot.triggers import KnowledgeBotAnswerTrigger
 
 watcher = AssetWatcher(name="ready", trigger=KnowledgeBotAnswerTrigger("col_1", poke_interval=1))
@@ -26,9 +23,6 @@ with DAG("told", schedule=[Asset("knowledgebot://HOST/col_1", watchers=[watcher]
         return [one.extra["payload"] for ones in triggering_asset_events.values() for one in ones]
 
     payload()
-
-with DAG("settle", schedule=None):
-    KnowledgeBotResolveOperator(task_id="settle", outcome="ask", ledger_conn_id="ledger")
 """
 
 
@@ -39,21 +33,7 @@ def service():
 
 
 @pytest.fixture(scope="module")
-def ledger(tmp_path_factory):
-    """A ledger with two items whose answers were lost."""
-    file, server = (
-        tmp_path_factory.mktemp("ledger") / "ledger.db",
-        ScriptedServer(reply_to=lambda _: close),
-    )
-    with Client(KEY, server.url, timeout=2) as client:
-        items = [Text(name=name, content=name) for name in ("a", "b")]
-        assert ingest(client, items, collections="col_1", ledger=Ledger(file)).unknown == 2
-    server.stop()
-    return Ledger(file)
-
-
-@pytest.fixture(scope="module")
-def airflow(service, ledger, tmp_path_factory):
+def airflow(service, tmp_path_factory):
     home = tmp_path_factory.mktemp("waiting")
     (home / "dags").mkdir()
     text = DAGS.replace("HOST", service.base_url.split("/")[2])
@@ -64,33 +44,10 @@ def airflow(service, ledger, tmp_path_factory):
             "host": service.base_url,
             "password": KEY,
         },
-        "ledger": {"conn_type": "sqlite", "host": str(ledger.database.file)},
     }
     with Airflow(home, home / "dags", connections=connections) as running:
         yield running
         assert running.files_holding(KEY) == []
-
-
-def test_a_person_s_answer_settles_what_is_unknown(airflow, ledger):
-    run_id = airflow.trigger("settle")
-    path = f"/dags/settle/dagRuns/{run_id}/taskInstances/settle"
-
-    def asks():
-        # From Airflow 3.3 on the task waits without the triggerer.
-        return airflow.get(path)["state"] in ("awaiting_input", "deferred") or None
-
-    def knows():
-        log = (airflow.home / "scheduler.log").read_text()
-        return f"task_id=settle, run_id={run_id}" in log or None
-
-    airflow.until(asks, 120, "the task waits for a person")
-    # Of an answer before that, Airflow 3.3.2 takes the task for one that was killed, and fails it.
-    airflow.until(knows, 120, "the scheduler knows that the task's process has ended")
-    answer = {"chosen_options": ["All were created"], "params_input": {}}
-    airflow.api.patch(f"/api/v2{path}/-1/hitlDetails", json=answer).raise_for_status()
-    assert airflow.finished("settle", run_id)["state"] == "success"
-    assert airflow.xcom("settle", run_id, "settle")["settled"] == 2
-    assert {str(entry.state) for entry in ledger.entries()} == {"created"}
 
 
 def test_each_change_of_what_can_be_answered_starts_a_dag_once(airflow, service):

@@ -32,7 +32,6 @@ PUBLIC = sorted(
         *CORE,
         *listed("airflow_knowledge_bot.operators"),
         *listed("airflow_knowledge_bot.hooks"),
-        *listed("airflow_knowledge_bot.notifications"),
         *listed("airflow_knowledge_bot.sensors"),
         *listed("knowledge_bot_service"),
         *listed("langchain_knowledge_bot"),

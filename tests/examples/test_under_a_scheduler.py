@@ -147,7 +147,7 @@ def test_feeding_a_collection_starts_the_dag_that_asks(airflow, tmp_path):
 
 def test_openlineage_is_told_which_collection_each_source_went_into(airflow, service):
     pytest.importorskip("airflow.providers.openlineage", reason="Airflow's OpenLineage provider")
-    succeeded(airflow, "text_from_a_function")
+    succeeded(airflow, "mapped_sources")
     namespace = service.base_url.removesuffix("/public/v1").replace("http:", "knowledgebot:")
 
     def told():
@@ -156,7 +156,7 @@ def test_openlineage_is_told_which_collection_each_source_went_into(airflow, ser
             event["outputs"]
             for event in events
             if event["eventType"] == "COMPLETE"
-            and event["job"]["name"] == "text_from_a_function.stock"
+            and event["job"]["name"] == "mapped_sources.add_note"
         ]
         return ended or None
 

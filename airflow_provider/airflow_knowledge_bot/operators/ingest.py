@@ -3,8 +3,6 @@
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from datetime import timedelta
 from threading import Event
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack, get_args
 
@@ -42,10 +40,8 @@ if TYPE_CHECKING:
     from airflow.sdk import Context, ObjectStoragePath
 
     from airflow_knowledge_bot.arguments import BaseOperatorArguments
-    from airflow_knowledge_bot.history import Route
     from airflow_knowledge_bot.items import Items
-    from knowledge_bot import Client
-    from knowledge_bot.ingest import Ingestion, Item, Ledger, PrunePlan, Report
+    from knowledge_bot.ingest import Item
 
 ItemSource = Literal[
     "items",
@@ -75,9 +71,6 @@ _SEVERAL = (*_PARTLY_TEMPLATES, "urls", "source_options", "collections")
 
 # A failure to read these may be temporary: a store that did not answer, a lost database.
 _UNRELIABLE = ("objects", "sql")
-
-# The answer of a person who leaves all as it is.
-LEAVE = "Leave them"
 
 # The length of a mapped task's label.
 _LABEL = 100
@@ -149,15 +142,13 @@ class KnowledgeBotIngestOperator(ServiceTask, BaseOperator):
         rate: the most items per second, but not of pages that are read to compare them.
         origin: a name for the item source (templated), but for mapped tasks that share the items.
         prune: what happens to sources that are gone or superseded (templated): False leaves them,
-            True removes them, `"excluded"` also what filters leave out by now, and `"ask"` also
-            what is more than `gone_limit` allows, if a person approves exactly these sources under
-            Required Actions; all three need a service that announces `sources`. A function is
-            called with each of them, and with the parts of Airflow's context that it names; the
-            ledger then forgets it.
+            True removes them, and `"excluded"` also what filters leave out by now; both need a
+            service that announces `sources`. A function is called with each of them, and with the
+            parts of Airflow's context that it names; the ledger then forgets it.
         wait_ready: for how many seconds the task waits until questions are answered from all that
             was sent (templated); what the service cannot read is `failed`. It needs `sources`, too.
-        gone_limit: the share of an origin's items that may disappear at once.
-        response_timeout: how long `prune="ask"` waits for a person; then nothing is removed.
+        gone_limit: the share of an origin's items that may disappear at once (templated). More than
+            that is withheld, until a run is given a higher limit.
         wait: seconds to wait for other runs, by default until a dead one is noticed.
         ledger_wait: seconds to wait for a ledger that is away.
         fail_on: which failures fail the task: some of `refused`, `unknown`, `undelivered`,
@@ -180,6 +171,7 @@ class KnowledgeBotIngestOperator(ServiceTask, BaseOperator):
         "origin",
         "prune",
         "wait_ready",
+        "gone_limit",
         "ledger_conn_id",
         "knowledge_bot_conn_id",
     )
@@ -194,7 +186,6 @@ class KnowledgeBotIngestOperator(ServiceTask, BaseOperator):
     shallow_copy_attrs: Sequence[str] = ("items", "documents", "prune")
 
     _stop: Event | None = None
-    _answer: str | None = None  # of the person who was asked what to remove
 
     def __init__(
         self,
@@ -220,8 +211,7 @@ class KnowledgeBotIngestOperator(ServiceTask, BaseOperator):
         origin: str | None = None,
         prune: "bool | str | Callable[..., object]" = False,
         wait_ready: float | str = 0.0,
-        gone_limit: float = 0.5,
-        response_timeout: timedelta | None = timedelta(hours=12),
+        gone_limit: float | str = 0.5,
         wait: float = 90.0,
         ledger_wait: float = 300.0,
         fail_on: Collection[Failed] = FAILED,
@@ -252,7 +242,6 @@ class KnowledgeBotIngestOperator(ServiceTask, BaseOperator):
         self.prune = prune
         self.wait_ready = wait_ready
         self.gone_limit = gone_limit
-        self.response_timeout = response_timeout
         self.wait = wait
         self.ledger_wait = ledger_wait
         self.fail_on = fail_on
@@ -291,7 +280,7 @@ class KnowledgeBotIngestOperator(ServiceTask, BaseOperator):
         from airflow_knowledge_bot.ledgers import ledger_of
         from airflow_knowledge_bot.places import changed_outlets, collection_uri
         from airflow_knowledge_bot.progress import ProgressLog
-        from airflow_knowledge_bot.results import failure_of, summary, tolerated, withheld
+        from airflow_knowledge_bot.results import failure_of, summary, tolerated
         from knowledge_bot.adapters import collection_ids, shared_options
         from knowledge_bot.ingest import Ingestion
 
@@ -316,10 +305,9 @@ class KnowledgeBotIngestOperator(ServiceTask, BaseOperator):
                 )
                 # Not in __init__: operators are copied, and an event cannot be.
                 self._stop = Event()
-                plan = withheld(ledger, route) if self._answer not in (None, "", LEAVE) else None
                 options: Any = {
                     **shared_options(self),
-                    "prune": plan is None and self._prune(context),
+                    "prune": self._prune(context),
                     "wait_ready": as_number("wait_ready", self.wait_ready),
                 }
                 ingestion = Ingestion(
@@ -328,16 +316,14 @@ class KnowledgeBotIngestOperator(ServiceTask, BaseOperator):
                     on_progress=progress.on_progress,
                     on_outcome=progress.on_outcome,
                     origin=self.origin,
-                    gone_limit=self.gone_limit,
+                    gone_limit=as_number("gone_limit", self.gone_limit),
                     limit=self.limit,
                     stop=self._stop,
                     **options,
                 )
                 try:
                     with progress.running():
-                        report = self._removed(
-                            plan, ingestion, client, ingestion.run(client, items.found), route
-                        )
+                        report = ingestion.run(client, items.found)
                 except Exception as error:
                     for note in getattr(error, "__notes__", ()):
                         self.log.warning("%s", note)
@@ -356,8 +342,7 @@ class KnowledgeBotIngestOperator(ServiceTask, BaseOperator):
             unknown=progress.named["unknown"],
             invalid_passes=item_source in _UNRELIABLE,
         )
-        asks = self.prune == "ask" and self._answer is None and total.gone_withheld > 0
-        missed = history.end(total, succeeded=failure is None and not asks)
+        missed = history.end(total, succeeded=failure is None)
         result = summary(total, progress.named, ledger, history)
         progress.end(total, result["named"], tolerated(total, self), ledger)
         written = sorted({*collections, *items.collections})
@@ -365,8 +350,6 @@ class KnowledgeBotIngestOperator(ServiceTask, BaseOperator):
         if failure is not None:
             hand_on(self, context, result)
             raise failure
-        if asks:
-            self._ask(context, ledger, route)
         counts = {name: result[name] for name in (*CHANGES, "unchanged", "superseded", "gone")}
         # Airflow reads the outlets of this copy of the operator once it has run.
         self.outlets = changed_outlets(
@@ -377,22 +360,6 @@ class KnowledgeBotIngestOperator(ServiceTask, BaseOperator):
             changed=any(counts[name] for name in CHANGES) or missed > 0 or not history.is_sure,
         )
         return result
-
-    def execute_complete(self, context: "Context", event: dict[str, Any]) -> dict[str, Any]:
-        """Go through the items once more, and remove what a person has approved.
-
-        Raises:
-            AirflowFailException: something else would be removed by now, so nothing was; otherwise
-                as `execute`.
-            Exception: as `execute`.
-        """
-        from airflow_knowledge_bot.approvals import answer_of
-
-        self._answer, _ = answer_of(event)
-        try:
-            return self.execute(context)
-        finally:
-            self._answer = None  # Airflow may use one operator object for several runs
 
     def on_kill(self) -> None:
         """Start nothing new, and finish what is in flight, so that no outcome is unknown.
@@ -478,7 +445,8 @@ class KnowledgeBotIngestOperator(ServiceTask, BaseOperator):
         ):
             value = getattr(self, name)
             is_left_out = value is None and name in ("limit", "rate")
-            if not is_left_out and not (name == "wait_ready" and isinstance(value, str)):
+            is_template = isinstance(value, str) and name in ("wait_ready", "gone_limit")
+            if not is_left_out and not is_template:
                 check_number(name, value, least, most, whole=name in ("concurrency", "limit"))
         kinds: Any = self.fail_on
         if not isinstance(kinds, set | frozenset | list | tuple) or set(kinds) - set(FAILED):
@@ -535,82 +503,8 @@ class KnowledgeBotIngestOperator(ServiceTask, BaseOperator):
             return lambda source: call_with_context(
                 prune, context, (source,), jinja_env=self.get_template_env
             )
-        if prune == "ask":
-            return True
-        wanted = "true, false, 'excluded' or 'ask'"
-        return prune if prune == "excluded" else as_bool("prune", prune, wanted)
-
-    def _removed(
-        self,
-        before: "PrunePlan | None",
-        ingestion: "Ingestion",
-        client: "Client",
-        report: "Report",
-        route: "Route",
-    ) -> "Report":
-        """Remove what a person has approved, if a run over the items withheld the same.
-
-        Args:
-            before: what was withheld before that run; None: nothing was approved.
-            ingestion: the run's options.
-            client: asks the service.
-            report: the run's.
-            route: where the items go and come from.
-
-        Returns:
-            The report with the removals.
-
-        Raises:
-            AirflowFailException: something else would be removed by now, so nothing was.
-        """
-        from airflow_knowledge_bot.progress import NAMED
-        from airflow_knowledge_bot.results import removal_of, withheld
-        from knowledge_bot.ingest import Stop
-
-        if before is None or report.stopped not in (None, Stop.LIMIT):
-            return report
-        assert ingestion.ledger is not None  # noqa: S101 - the task's
-        plan = withheld(ingestion.ledger, route)
-        if report.gone_unknown or self._answer != removal_of(plan):
-            now = report.gone_unknown or f"it is now {removal_of(plan)!r}"
-            several = [one["name"] for one in before.lines if one not in plan.lines]
-            several += [one["name"] for one in plan.lines if one not in before.lines]
-            changed = f" Changed: {', '.join(several[:NAMED])}." if several else ""
-            raise AirflowFailException(
-                f"What would be removed is not what a person has approved ({self._answer!r}): "
-                f"{now}.{changed} Nothing was removed. The next run asks again."
-            )
-        options: Any = {"prune": plan, "origin": None, "wait_ready": 0.0, "on_progress": None}
-        removal = replace(ingestion, **options).run(client, ())
-        return replace(
-            report,
-            removed=removal.removed,
-            unremoved=removal.unremoved,
-            gone_withheld=report.gone_withheld - removal.removed,
-            duration=report.duration + removal.duration,
-            failures=report.failures + removal.failures,
-            stopped=removal.stopped,
-            stop_reason=removal.stop_reason,
-        )
-
-    def _ask(self, context: "Context", ledger: "Ledger", route: "Route") -> None:
-        """Ask a person whether to remove what `gone_limit` withholds, source by source."""
-        from airflow_knowledge_bot.approvals import ask, table
-        from airflow_knowledge_bot.progress import NAMED
-        from airflow_knowledge_bot.results import removal_of, withheld
-
-        plan = withheld(ledger, route)
-        rows = [[line["name"], line["source_id"], line["reason"]] for line in plan.lines[:NAMED]]
-        of = f"{len(plan.lines)} sources whose items are gone from {route[2]}"
-        ask(
-            self,
-            context,
-            subject=f"Remove {of}?",
-            body=f"These are more than `gone_limit` allows at once. Digest of the plan: "
-            f"`{plan.digest}`.\n\n"
-            + table(("name", "source", "reason"), rows, len(plan.lines) - len(rows)),
-            options=(removal_of(plan), LEAVE),
-            timeout=self.response_timeout,
+        return (
+            prune if prune == "excluded" else as_bool("prune", prune, "true, false or 'excluded'")
         )
 
 

@@ -1,7 +1,6 @@
 """The operator that settles items of unknown outcome."""
 
 from collections.abc import Mapping, Sequence, Set
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack
 
 from airflow_knowledge_bot._compat import AirflowFailException
@@ -22,19 +21,9 @@ _NAMED = 20
 _LOGGED = 100
 _CHARACTERS = 300
 
-_LEAVE, _CREATED, _NOT_CREATED = "leave it", "created", "not created"
-
 _SENT_LATER = "not created: %s (%s); the next run sends it"
 
-# What a person may choose: what the form says of each item, or the same for all of them.
-_AS_CHOSEN = "As chosen"
-ANSWERS = {"All were created": _CREATED, "None was created": _NOT_CREATED, "Leave all": _LEAVE}
-
-_OUTCOMES = {
-    **dict.fromkeys(("", "list", "ask")),
-    _CREATED: True,
-    **dict.fromkeys((_NOT_CREATED, "not_created"), False),
-}
+_OUTCOMES = {"": None, "list": None, "created": True, "not created": False, "not_created": False}
 
 
 class KnowledgeBotResolveOperator(BaseOperator):
@@ -44,10 +33,6 @@ class KnowledgeBotResolveOperator(BaseOperator):
     what became of them: the service offers no way to find out. Without an `outcome` the task lists
     them and changes nothing. `examples/settle_unknown.py` is a DAG with a form for it.
 
-    With `outcome="ask"` the task asks a person, under Required Actions in the web UI, and waits for
-    the answer: one form for the first 20 items, with a choice for each of them. Where nothing is
-    unknown, it asks nobody.
-
     An item that is already settled in the same way is not an error, so a retry succeeds.
 
     XCom: `unknown` (how many there were), `settled` (how many were settled), `left` (how many are
@@ -56,13 +41,12 @@ class KnowledgeBotResolveOperator(BaseOperator):
 
     Args:
         outcome: what became of them (templated): `created` if the service has the items, `not
-            created` if it does not, so that the next run sends them; `ask` asks a person; empty or
-            `list` only lists them.
+            created` if it does not, so that the next run sends them; empty or `list` only lists
+            them.
         items: which ones (templated): keys, or the ids that the task lists, as a list, or as a text
             with one per line; whole lines of `kbot ledger unknown` work too. A mapping also gives
             the id of each one's source, or None.
         everything: settle all that are unknown, instead of `items` (templated).
-        response_timeout: how long `ask` waits for a person; then all is left as it is.
         ledger_conn_id: an Airflow connection of type `knowledge_bot_ledger`, `postgres` or `sqlite`
             (templated).
     """
@@ -76,10 +60,9 @@ class KnowledgeBotResolveOperator(BaseOperator):
         self,
         *,
         ledger_conn_id: str,
-        outcome: "Literal['', 'list', 'ask', 'created', 'not created', 'not_created'] | str" = "",
+        outcome: "Literal['', 'list', 'created', 'not created', 'not_created'] | str" = "",
         items: str | Sequence[str] | Mapping[str, str | None] = (),
         everything: bool | str = False,
-        response_timeout: timedelta | None = timedelta(hours=12),
         **kwargs: "Unpack[BaseOperatorArguments]",
     ) -> None:
         super().__init__(**kwargs)
@@ -87,9 +70,8 @@ class KnowledgeBotResolveOperator(BaseOperator):
         self.outcome = outcome
         self.items = items
         self.everything = everything
-        self.response_timeout = response_timeout
 
-    def execute(self, context: "Context") -> dict[str, Any]:
+    def execute(self, context: "Context") -> dict[str, Any]:  # noqa: ARG002 - Airflow's signature
         """Settle the items, and list what is left.
 
         Raises:
@@ -115,73 +97,10 @@ class KnowledgeBotResolveOperator(BaseOperator):
         unknown = _unknown(ledger)
         self._log_unknown(unknown)
         if created is None:
-            if unknown and self.outcome.strip().lower() == "ask":
-                self._ask(context, unknown)
             return _summary(unknown, unknown, settled=0)
         if everything:
             wanted = {entry.id: None for entry in unknown}
-        return self._end(ledger, unknown, *self._settle(ledger, wanted, unknown, created=created))
-
-    def execute_complete(
-        self,
-        context: "Context",  # noqa: ARG002 - Airflow's signature
-        event: dict[str, Any],
-        asked: Sequence[str],
-    ) -> dict[str, Any]:
-        """Settle the items as a person has answered.
-
-        Raises:
-            Exception: as `execute`.
-        """
-        from airflow_knowledge_bot.approvals import answer_of
-        from airflow_knowledge_bot.ledgers import ledger_of
-
-        chosen, fields = answer_of(event)
-        ledger = ledger_of(self.ledger_conn_id)
-        unknown = _unknown(ledger)
-        settled, wrong = 0, list[str]()
-        for outcome, created in ((_CREATED, True), (_NOT_CREATED, False)):
-            wanted = {
-                name: None
-                for name in fields or asked
-                if chosen and ANSWERS.get(chosen, fields.get(name)) == outcome
-            }
-            more, errors = self._settle(ledger, wanted, unknown, created=created)
-            settled, wrong = settled + more, wrong + errors
-        return self._end(ledger, unknown, settled, wrong)
-
-    def _ask(self, context: "Context", unknown: "Sequence[Entry]") -> None:
-        from airflow_knowledge_bot.approvals import ask, table
-
-        shown = unknown[:_NAMED]
-        rows = [
-            [one.name, ", ".join(one.collections), f"{one.updated_at:%F %R}", one.error]
-            for one in shown
-        ]
-        ask(
-            self,
-            context,
-            subject=f"What became of {len(unknown)} item{'s' * (len(unknown) != 1)}?",
-            body="The service may or may not have these. Look for them there, by name, among the "
-            "sources of that time (UTC).\n\n"
-            + table(("name", "collections", "since", "why"), rows, len(unknown) - len(shown)),
-            options=(_AS_CHOSEN, *ANSWERS),
-            fields={
-                one.id: {
-                    "type": "string",
-                    "title": one.name,
-                    "enum": [_LEAVE, _CREATED, _NOT_CREATED],
-                    "default": _LEAVE,
-                }
-                for one in shown
-            },
-            timeout=self.response_timeout,
-            kwargs={"asked": [one.id for one in shown]},
-        )
-
-    def _end(
-        self, ledger: "Ledger", unknown: "Sequence[Entry]", settled: int, wrong: Sequence[str]
-    ) -> dict[str, Any]:
+        settled, wrong = self._settle(ledger, wanted, unknown, created=created)
         left = _unknown(ledger)
         self.log.info("Settled %d of %d; %d are left.", settled, len(unknown), len(left))
         if wrong:

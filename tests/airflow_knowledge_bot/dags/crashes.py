@@ -114,9 +114,6 @@ for moment in ("before", "after"):
             task_id="task", bot_id="bot_guide", content="Who is {{ dag.dag_id }}?", **KILLED
         )
 
-    with killed("function"):
-        task.knowledge_bot_text(**SOURCE)(lambda: "At ten.").override(task_id="task")()
-
     with killed("ingest"):
         KnowledgeBotIngestOperator(
             task_id="task",
