@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from airflow_knowledge_bot._compat import AirflowException, AirflowFailException
-from airflow_knowledge_bot.failures import is_temporary, key_at_fault
+from airflow_knowledge_bot.failures import key_at_fault
 from airflow_knowledge_bot.memory import TaskMemory, living
 from airflow_knowledge_bot.tasks import (
     as_several,
@@ -262,7 +262,7 @@ def _may_still_answer(result: Result) -> bool:
     """Return whether there is no answer, and a later attempt may get one."""
     if result.verdict is Verdict.UNASKED:
         return True
-    return result.error is not None and is_temporary(result.error)
+    return result.error is not None and result.error.may_pass
 
 
 def log_report(report: CheckReport) -> None:

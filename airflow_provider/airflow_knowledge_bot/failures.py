@@ -1,8 +1,8 @@
 """What a failed request means for the task: retry later, or fail at once.
 
 Airflow retries a failed task unless it raises `AirflowFailException`. A POST may be retried only if
-the service cannot have acted on it, or the DAG's author allows it, and only if the same request may
-succeed next time.
+the service cannot have acted on it, or the DAG's author allows it (`error.delivery`), and only if
+the same request may succeed next time (`error.may_pass`).
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,17 +14,11 @@ from knowledge_bot.errors import (
     APIError,
     AuthenticationError,
     ConfigurationError,
-    ConnectionFailedError,
-    ConnectionLostError,
     Delivery,
     KnowledgeBotError,
     PermissionDeniedError,
-    RateLimitError,
-    RequestTimeoutError,
-    ServerError,
     UnsupportedError,
 )
-from knowledge_bot.ingest import LedgerError
 
 # The parameters whose values name something that the service may not know.
 _NAMING = ("bot_id", "collections", "conversation_id", "url")
@@ -53,26 +47,9 @@ def task_fails_for_good(
     except AirflowNotFoundException as error:
         raise AirflowFailException(no_connection(conn_id)) from error
     except KnowledgeBotError as error:
-        if error.delivery is Delivery.UNKNOWN:
-            next_try_may_send = on_unknown == "resend"
-        else:
-            next_try_may_send = is_temporary(error)
-        if next_try_may_send:
+        if error.may_pass and (error.delivery is not Delivery.UNKNOWN or on_unknown == "resend"):
             raise
         raise AirflowFailException(_sentence(error, conn_id, parameters)) from error
-
-
-def is_temporary(error: Exception) -> bool:
-    """Return whether the same call may succeed later, with nothing changed."""
-    return isinstance(
-        error,
-        ConnectionFailedError
-        | ConnectionLostError
-        | LedgerError
-        | RateLimitError
-        | RequestTimeoutError
-        | ServerError,
-    )
 
 
 def no_connection(conn_id: str) -> str:

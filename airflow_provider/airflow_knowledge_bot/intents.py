@@ -113,10 +113,11 @@ class Intent:
                 if not self._is_unknown or getattr(error, "status_code", 0) in _FINAL:
                     self._memory.forget()
             elif key is not None:
-                raise AirflowException(f"{error} {_SENT_AGAIN}") from error
+                if error.may_pass:
+                    raise AirflowException(f"{error} {_SENT_AGAIN}") from error
             elif self._on_unknown == "hold":
                 self._memory.keep(state="reported", what=what)
-            else:
+            elif error.may_pass:
                 _log.warning(
                     "on_unknown='resend': the next try, if any, sends the request again (%s), so "
                     "its result may exist twice.",

@@ -11,7 +11,6 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from airflow_knowledge_bot.failures import is_temporary
 from knowledge_bot.adapters import end_of_life
 from knowledge_bot.errors import KnowledgeBotError
 
@@ -83,7 +82,7 @@ def extensions_of(client: "Client") -> "Extensions":
     try:
         return client.extensions()
     except KnowledgeBotError as error:
-        if is_temporary(error):
+        if error.may_pass:
             raise
         return {}
 

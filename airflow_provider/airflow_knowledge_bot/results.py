@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 _CHARACTERS = 500
 _QUOTED = 5
 
-_PASSING = (Stop.UNAVAILABLE, Stop.LEDGER, Stop.REQUESTED)
-_LASTING = (Stop.AUTHENTICATION, Stop.PAYMENT, Stop.REFUSED)
-
 
 def summary(
     report: "Report",
@@ -116,19 +113,19 @@ def failure_of(
         `IncompleteIngestionError` where the next try may succeed.
     """
     counts = failing(report, task)
-    if not counts and report.stopped in (None, Stop.LIMIT):
+    stopped = None if report.stopped is Stop.LIMIT else report.stopped  # which is no failure
+    if not counts and stopped is None:
         return None
     resends = "unknown" in counts and task.on_unknown == "resend"
     lines = _lines(report, counts, task, collections)
     if "unknown" in counts and not resends:
         lines[1:1] = _how_to_settle(report.unknown, unknown, task.ledger_conn_id, ledger)
-    may_pass = report.stopped not in _LASTING and (
+    may_pass = (
         not counts.keys().isdisjoint(("undelivered", "unremoved"))
-        or report.stopped in _PASSING
         or ("invalid" in counts and invalid_passes)
         or resends
     )
-    if not may_pass:
+    if not (may_pass if stopped is None else stopped.may_pass):
         return AirflowFailException("\n".join(lines))
     next_try = (
         "on_unknown='resend': the next try sends what is missing, and what is unknown again, so "

@@ -74,7 +74,7 @@ class KnowledgeBotPingSensor(BaseSensorOperator):
         Raises:
             AirflowFailException: waiting cannot help.
         """
-        from airflow_knowledge_bot.failures import is_temporary, no_connection
+        from airflow_knowledge_bot.failures import no_connection
         from knowledge_bot.errors import KnowledgeBotError
 
         check_filled("knowledge_bot_conn_id", self.knowledge_bot_conn_id)
@@ -84,7 +84,7 @@ class KnowledgeBotPingSensor(BaseSensorOperator):
         except AirflowNotFoundException as error:
             raise AirflowFailException(no_connection(self.knowledge_bot_conn_id)) from error
         except KnowledgeBotError as error:
-            if not is_temporary(error):
+            if not error.may_pass:
                 raise AirflowFailException(str(error)) from error
             self.log.info("Not yet: %s", error)
             return False

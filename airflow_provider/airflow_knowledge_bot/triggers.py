@@ -14,7 +14,7 @@ from airflow_knowledge_bot._compat import AirflowFailException, AirflowNotFoundE
 # isort: split
 from airflow.triggers.base import BaseEventTrigger, BaseTrigger, TriggerEvent
 
-from airflow_knowledge_bot.failures import is_temporary, no_connection
+from airflow_knowledge_bot.failures import no_connection
 from airflow_knowledge_bot.hooks import KnowledgeBotHook
 from airflow_knowledge_bot.tasks import check_filled
 from knowledge_bot.errors import KnowledgeBotError
@@ -92,7 +92,7 @@ class KnowledgeBotPingTrigger(_Recreated, BaseTrigger):
                 try:
                     await client.ping()
                 except KnowledgeBotError as error:
-                    if not is_temporary(error):
+                    if not error.may_pass:
                         raise
                     self._last_failure = str(error)
                     self.log.info("Not yet: %s", error)

@@ -83,8 +83,8 @@ def test_the_first_table_names_every_operator():
 @pytest.mark.parametrize(
     ("reply", "on_unknown", "may_be_tried_again"),
     [
-        *((answer(status), "resend", False) for status in (400, 401, 402, 403, 404, 408, 409, 413)),
-        (answer(429), "hold", True),
+        *((answer(status), "resend", False) for status in (400, 401, 402, 403, 404, 409, 413, 501)),
+        *((answer(status), "hold", True) for status in (408, 425, 429)),
         (answer(503, headers={"Retry-After": "0"}), "hold", True),
         *((lost, "hold", False) for lost in (close, answer(500), answer(502), answer(503))),
         *((lost, "resend", True) for lost in (close, answer(500), answer(502), answer(503))),

@@ -163,7 +163,6 @@ class RequestOperator(ServiceTask, BaseOperator):
 
     def _ready(self, client: "Client", answer: dict[str, Any], *, again: bool) -> dict[str, Any]:
         """Wait until questions are answered from the source, or another one has taken its place."""
-        from airflow_knowledge_bot.failures import is_temporary
         from knowledge_bot.errors import KnowledgeBotError
 
         what = f"The source {answer['id']} {answer['name']!r}"
@@ -173,7 +172,7 @@ class RequestOperator(ServiceTask, BaseOperator):
             try:
                 source = client.get_source(answer["id"])
             except KnowledgeBotError as error:
-                if not is_temporary(error):
+                if not error.may_pass:
                     raise
                 state = str(error)
             else:
