@@ -1,7 +1,6 @@
 """`kbot ingest`: many items, each exactly once. Each command only says where they are found."""
 
 import json
-import re
 import shlex
 import subprocess
 from collections.abc import Callable, Iterable
@@ -20,6 +19,9 @@ from knowledge_bot.cli.texts import Suggesting, time_option
 
 if TYPE_CHECKING:
     from knowledge_bot.ingest import Entry, Ledger, SupersededSource
+
+# What a run writes itself, as in `> log.txt`.
+_OUTPUTS = (Path("/dev/fd/1"), Path("/dev/fd/2"))
 
 # What SQLite puts beside a file while it is open.
 _BESIDE_A_LEDGER = ("-wal", "-shm", "-journal")
@@ -205,7 +207,7 @@ def _ingestion(find: Callable[..., Iterable[object]]) -> Callable[..., None]:
         try:
             ledger = open_ledger(ledger_address, for_writing=not how["dry_run"])
             if "exclude" in given and "path" in given:
-                given["exclude"] += own_files(given["path"], *_files_of(ledger))
+                given["exclude"] += (*_OUTPUTS, *_files_of(ledger))
             with connection.client(needs_key=not how["dry_run"]) as client:
                 wanted = collections_to_add_to(connection, client, collections, quiet=quiet)
                 options = Ingestion(collections=wanted, ledger=ledger, **how)
@@ -240,15 +242,6 @@ def _files_of(ledger: "Ledger") -> list[Path]:
     if kept is None:
         return []
     return [kept.resolve().with_name(kept.name + end) for end in ("", *_BESIDE_A_LEDGER)]
-
-
-def own_files(folder: str, *own: Path) -> tuple[str, ...]:
-    """Return patterns for what in a folder is written by every run: these, and its output."""
-    root = Path(folder).resolve()
-    files = [Path(f"/dev/fd/{number}") for number in (1, 2)]  # as in `> log.txt`
-    resolved = [file.resolve() for file in (*files, *own)]
-    below = [file.relative_to(root).as_posix() for file in resolved if file.is_relative_to(root)]
-    return tuple("/" + re.sub(r"([\\*?\[\] ])", r"\\\1", path) for path in below)
 
 
 def _patterns(name: str, text: str) -> Callable[..., Any]:

@@ -71,7 +71,6 @@ class Session:
         self._ledger = f" --ledger {shown}" if named else ""
         self._as_json, self._quiet = as_json, quiet
         self._shown_before: set[Outcome] = set()
-        self._gone = 0
         self.stop = threading.Event()
         # Its warnings are shown here; without a handler Python would write them to stderr.
         logging.getLogger("knowledge_bot").addHandler(logging.NullHandler())
@@ -125,12 +124,6 @@ class Session:
         code = exit_of(report)
         if code is not Exit.DONE:
             raise Failed(self.conclusion(report), code)
-
-    def leaves_something(self, report: Report) -> bool:
-        """Return whether another run may go further though nothing changes in between."""
-        gone = report.gone if self._options.prune else 0
-        more, self._gone = gone not in (0, self._gone), gone  # else what is left is there to stay
-        return more or report.unready > 0 or report.stopped is Stop.UNAVAILABLE
 
     def conclusion(self, report: Report) -> str:
         """Say why the exit code is what it is, and what to do."""

@@ -14,6 +14,7 @@
 - A `Ledger` remembers what was sent. `ingest` and `aingest` compare, send and record, and return a
   `Report`. `IngestionOptions` describes their options; an `Ingestion` holds them, for use in
   several places.
+- `watch_folder` runs again whenever something below a folder changes.
 
 The service can neither list nor delete sources and takes no idempotency key. So the ledger records
 an intent on disk before a request leaves. What a killed process left behind is reported as
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from knowledge_bot.ingest._run import Ingestion, IngestionOptions, aingest, ingest
     from knowledge_bot.ingest._schema import LedgerError
     from knowledge_bot.ingest._store import State
+    from knowledge_bot.ingest._watching import watch_folder
     from knowledge_bot.ingest.sources._feed import from_feed
     from knowledge_bot.ingest.sources._folder import from_folder
     from knowledge_bot.ingest.sources._lines import from_jsonl, from_urls
@@ -63,6 +65,7 @@ _HOMES = {
     "_report": ("IncompleteIngestionError", "Outcome", "Report", "Stop"),
     "_run": ("Ingestion", "IngestionOptions", "aingest", "ingest"),
     "_store": ("State",),
+    "_watching": ("watch_folder",),
     # Each by itself: feeds, sites and stores bring libraries that a folder does not need.
     "sources._feed": ("from_feed",),
     "sources._folder": ("from_folder",),
@@ -105,6 +108,7 @@ __all__ = [
     "from_sitemap",
     "from_urls",
     "ingest",
+    "watch_folder",
 ]
 
 __getattr__, __dir__ = lazy_names(__name__, _HOMES)

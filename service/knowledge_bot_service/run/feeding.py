@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 
 from knowledge_bot import Client, KnowledgeBotError
 from knowledge_bot.cli.exits import Failed
-from knowledge_bot.cli.ingesting import own_files
 from knowledge_bot.cli.run import Session
 from knowledge_bot.cli.terminal import write_stderr
 from knowledge_bot.cli.watching import watch_and_ingest
@@ -79,8 +78,8 @@ class Feeding:
             prune=True,
             wait_ready=_READY,
         )
-        excluded = own_files(str(folder), *leave_out)
-        self._find = partial(from_folder, folder, exclude=excluded, origin=_ORIGIN)
+        own = (Path("/dev/fd/1"), Path("/dev/fd/2"), *leave_out)  # as in `> log.txt`
+        self._find = partial(from_folder, folder, exclude=own, origin=_ORIGIN)
         if not ledger.exists() and (known := self._known(database_file(data))):
             raise FeedingError(
                 f"the service of {settings.data} has sources already that --with did not feed it, "

@@ -34,7 +34,7 @@ def from_folder(
     folder: str | os.PathLike[str],
     patterns: str | Iterable[str] = "*",
     *,
-    exclude: str | Iterable[str] = (),
+    exclude: str | Iterable[str | Path] = (),
     hidden: bool = False,
     origin: str | None = None,
     marker: str | None = None,
@@ -51,7 +51,8 @@ def from_folder(
         patterns: which files, one pattern or several. A pattern without a slash matches the name,
             as in `*.md`; one with a slash the path below the folder, where `**/` is any number of
             folders.
-        exclude: what to leave out, written like a `.gitignore`: `*.tmp`, `drafts/`.
+        exclude: what to leave out, written like a `.gitignore`: `*.tmp`, `drafts/`. A `Path` is
+            that one file, wherever it is: a ledger, or what the process itself writes.
         hidden: whether to take names that begin with a dot, or with `~$` as Office's lock files.
         origin: a name for the folder that stays the same wherever it is mounted, such as
             `handbook`; by default the folder's resolved path.
@@ -91,7 +92,7 @@ def from_folder(
     if exclude:
         from knowledge_bot.ingest.sources._documents import patterns_of
 
-        left_out += patterns_of("exclude", exclude)
+        left_out += patterns_of("exclude", _as_patterns(exclude, root))
     excluding = matching(left_out)
     if not isinstance(marker, str | None):
         raise ConfigurationError.expected("marker", "the name of a file", marker)
@@ -99,6 +100,20 @@ def from_folder(
         raise ConfigurationError.of("marker", f"expected the name of a file, not {marker!r}")
     found = Folder(str(root), str(root), name, matches, excluding, hidden, marker)
     return found if origin is None else found.named(origin)
+
+
+def _as_patterns(exclude: Any, root: Path) -> Any:
+    """Return what is given, with each `Path` as the pattern of the file it is below the folder."""
+    if isinstance(exclude, str) or not isinstance(exclude, Iterable):
+        return exclude
+    found = []
+    for one in exclude:
+        if not isinstance(one, Path):
+            found.append(one)
+        elif (file := one.resolve()).is_relative_to(root):
+            path = file.relative_to(root).as_posix()
+            found.append("/" + re.sub(r"([\\*?\[\] ])", r"\\\1", path))
+    return found
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,163 @@
+"""Runs that follow a folder: one now, and another whenever something below it changes."""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from knowledge_bot._extras import require
+from knowledge_bot.errors import ConfigurationError, KnowledgeBotError
+from knowledge_bot.ingest._items import File
+from knowledge_bot.ingest._report import Report, Stop
+
+# Seconds without a change before a run begins, so that no half of a file is sent while it is being
+# written; and the longest wait for that.
+_QUIET = 0.5
+_LONGEST_WAIT = 30.0
+
+# Seconds until another run when the last one left something that may go better by itself.
+_AGAIN = 10.0
+
+# After these, another run may go better.
+PASSING = (None, Stop.LIMIT, Stop.UNAVAILABLE)
+
+Find = Callable[[], Iterable[object]]
+"""Returns the items below the folder as they are now, such as `partial(from_folder, folder)`."""
+
+
+def watch_folder(
+    folder: str | os.PathLike[str],
+    find: Find,
+    run: Callable[[Iterable[object]], Report],
+    *,
+    stop: threading.Event,
+    on_away: Callable[[], object] | None = None,
+) -> None:
+    """Run now, and again after each change below a folder, until it is told to end.
+
+    A change of something that `find` does not yield, such as the ledger, leads to no run. While the
+    folder is away it is waited for; another one in its place is ingested as soon as it is there.
+    What a run leaves for the next one, such as a source that is not ready yet or what is removed
+    when it is missed twice, leads to another run without a change, ten seconds later.
+
+        stop = threading.Event()
+        find = partial(from_folder, "handbook")
+        watch_folder("handbook", find, partial(ingest, client, collections="col_1"), stop=stop)
+
+    Args:
+        folder: what is watched, with all that is below it.
+        find: finds the items; called before each run and after each change.
+        run: ingests what `find` found.
+        stop: ends it when set, once `run` returns; a run ends early by an event of its own.
+        on_away: called whenever a run finds no folder.
+
+    Returns:
+        When `stop` is set, or after a run that stopped for what only a person can change.
+
+    Raises:
+        KnowledgeBotError: the folder cannot be watched, for example since no watches are left.
+        ConfigurationError: what `find` raised while the folder was there.
+        ModuleNotFoundError: the extra `cli` is not installed.
+    """
+    require("Watching a folder", "cli", "watchfiles")
+    name, gone = os.fspath(folder), 0
+    changes = _changes(name, stop)
+    next(changes, None)  # what changes from here on is noted, also while a run is under way
+    while not stop.is_set():
+        files: set[str] = set()
+        again = False
+        try:
+            files = _files(find())
+            report = run(find())
+        except ConfigurationError:
+            if _place(name) is not None:
+                raise
+            if on_away is not None:
+                on_away()
+        else:
+            if report.stopped not in PASSING:
+                return
+            # What is gone and stays as it was is there to stay.
+            again = report.unready > 0 or report.gone not in (0, gone)
+            again = again or report.stopped is Stop.UNAVAILABLE
+            gone = report.gone
+        if not _changed(changes, name, files, find, again=again):
+            return
+
+
+def _changed(
+    changes: Iterator[set[str]], folder: str, files: set[str], find: Find, *, again: bool
+) -> bool:
+    """Wait until something has changed that a run would see; False when it is to end.
+
+    With `again` it waits for ten seconds at most.
+    """
+    changed: set[str] = set()
+    began = first = time.monotonic()
+    for found in changes:
+        if found:
+            first = first if changed else time.monotonic()
+            changed |= found
+            if folder not in found and time.monotonic() - first < _LONGEST_WAIT:
+                continue
+        if changed:
+            try:
+                now = _files(find())
+            except ConfigurationError:  # it is away; when it is back, that is a change
+                continue
+            if now != files or changed & {folder, *now}:
+                return True
+            changed.clear()
+        if again and time.monotonic() - began > _AGAIN:
+            return True
+    return False
+
+
+def _changes(folder: str, stop: threading.Event) -> Iterator[set[str]]:
+    """Yield the paths that changed, and an empty set when nothing did for a while.
+
+    Where it is not known what changed, that is the folder alone: first of all, once it is back,
+    after another was put in its place, as when a disk is mounted or a link leads elsewhere, and
+    after a name that is not UTF-8.
+    """
+    from watchfiles import watch
+
+    while not stop.is_set():
+        place = _place(folder)
+        if place is None:
+            stop.wait(_QUIET)
+            continue
+        unseen = True  # what changed before it is watched
+        try:
+            for found in watch(
+                place[0],
+                watch_filter=None,
+                rust_timeout=int(_QUIET * 1000),
+                yield_on_timeout=True,
+                stop_event=stop,
+                ignore_permission_denied=True,
+            ):
+                # Told now and not before: what a run does not see any more is noted from here on.
+                yield {path for _, path in found} | ({folder} if unseen else set())
+                unseen = False
+                if _place(folder) != place:
+                    break
+        except (OSError, RuntimeError) as error:
+            # Anything else is, for example, that no inotify watches are left.
+            if _place(folder) == place and not str(error).startswith("Unable to decode path"):
+                raise KnowledgeBotError(f"{folder} cannot be watched: {error}") from None
+
+
+def _place(folder: str) -> tuple[Path, int, int] | None:
+    """Return where a folder is, and what is there; None for nothing."""
+    try:
+        path = Path(folder).resolve(strict=True)
+        found = path.stat()
+    except OSError:
+        return None
+    return (path, found.st_dev, found.st_ino) if path.is_dir() else None
+
+
+def _files(items: Iterable[object]) -> set[str]:
+    return {item.path for item in items if isinstance(item, File)}
