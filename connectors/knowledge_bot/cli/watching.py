@@ -7,7 +7,6 @@ from knowledge_bot.cli.exits import Exit, Failed
 from knowledge_bot.cli.run import Session, exit_of
 from knowledge_bot.cli.terminal import write_stderr
 from knowledge_bot.ingest import Report, watch_folder
-from knowledge_bot.ingest._watching import PASSING
 
 
 def watch_and_ingest(session: Session, folder: str, find: Callable[[], Iterable[object]]) -> None:
@@ -22,7 +21,7 @@ def watch_and_ingest(session: Session, folder: str, find: Callable[[], Iterable[
     def run(items: Iterable[object]) -> Report:
         nonlocal code
         report = session.run(items)
-        if session.stop.is_set() or report.stopped not in PASSING:
+        if session.stop.is_set() or (report.stopped and not report.stopped.may_pass):
             session.end(report)
         code = exit_of(report)
         if code is not Exit.DONE:

@@ -9,7 +9,7 @@ from pathlib import Path
 from knowledge_bot._extras import require
 from knowledge_bot.errors import ConfigurationError, KnowledgeBotError
 from knowledge_bot.ingest._items import File
-from knowledge_bot.ingest._report import Report, Stop
+from knowledge_bot.ingest._report import Report
 
 # Seconds without a change before a run begins, so that no half of a file is sent while it is being
 # written; and the longest wait for that.
@@ -18,9 +18,6 @@ _LONGEST_WAIT = 30.0
 
 # Seconds until another run when the last one left something that may go better by itself.
 _AGAIN = 10.0
-
-# After these, another run may go better.
-PASSING = (None, Stop.LIMIT, Stop.UNAVAILABLE)
 
 Find = Callable[[], Iterable[object]]
 """Returns the items below the folder as they are now, such as `partial(from_folder, folder)`."""
@@ -76,12 +73,11 @@ def watch_folder(
             if on_away is not None:
                 on_away()
         else:
-            if report.stopped not in PASSING:
+            if report.stopped is not None and not report.stopped.may_pass:
                 return
             # What is gone and stays as it was is there to stay.
-            again = report.unready > 0 or report.gone not in (0, gone)
-            again = again or report.stopped is Stop.UNAVAILABLE
-            gone = report.gone
+            left = report.unready > 0 or report.gone not in (0, gone)
+            again, gone = left or report.stopped is not None, report.gone
         if not _changed(changes, name, files, find, again=again):
             return
 
