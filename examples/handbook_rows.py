@@ -1,4 +1,4 @@
-"""Rows for the examples of sinks, and an embedded service to send them to."""
+"""Rows for the examples of engines, and an embedded service to send them to."""
 
 import os
 from collections.abc import Iterator

@@ -13,11 +13,6 @@ NEEDS = [
     ("from knowledge_bot.ingest import ingest", "pathspec", "knowledge_bot.ingest", "ingest"),
     ("import knowledge_bot.ingest.sources", "defusedxml", "knowledge_bot.ingest", "ingest"),
     ("import knowledge_bot.ingest", "lxml", "knowledge_bot.ingest", "ingest"),
-    ("import knowledge_bot.sinks", "feedparser", "knowledge_bot.sinks", "ingest"),
-    *(
-        (f"import knowledge_bot.sinks.{engine}", module, f"knowledge_bot.sinks.{engine}", engine)
-        for engine, module in (("dlt", "dlt"), ("ray", "ray"), ("spark", "pyspark"))
-    ),
     (
         "from langchain_knowledge_bot import ChatKnowledgeBot",
         "langchain_core",

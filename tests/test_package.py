@@ -84,18 +84,6 @@ EXTRAS = {
         ),
         "dlt pyspark ray",
     ),
-    "dlt": (
-        "from knowledge_bot.sinks.dlt import knowledge_bot_destination",
-        "airflow fastapi langchain_core llama_index psycopg pyspark ray",
-    ),
-    "ray": (
-        "from knowledge_bot.sinks.ray import KnowledgeBotDatasink",
-        "airflow fastapi langchain_core llama_index psycopg dlt pyspark",
-    ),
-    "spark": (
-        "from knowledge_bot.sinks.spark import KnowledgeBotDataSource",
-        "airflow fastapi langchain_core llama_index psycopg dlt ray",
-    ),
     "checks": (
         (
             "import yaml; from knowledge_bot.checks import Question, check, load_questions; "
@@ -171,7 +159,7 @@ except ConnectionFailedError:
 """
 
 # What the client alone cannot do.
-MISSING = ["from knowledge_bot.ingest import ingest", "import knowledge_bot.sinks"]
+MISSING = ["from knowledge_bot.ingest import ingest"]
 
 # In an environment: its distributions, and the bytes of the files that they record.
 CONTENTS = """

@@ -16,8 +16,7 @@ from faces import FACES, call_of
 from in_process import OnAPort
 from knowledge_bot import AsyncClient, Client, UnsupportedError
 from knowledge_bot.checks import Question, acheck, check
-from knowledge_bot.ingest import Ledger
-from knowledge_bot.sinks import RowSink
+from knowledge_bot.ingest import Ledger, from_rows, ingest
 from langchain_knowledge_bot import (
     ChatKnowledgeBot,
     KnowledgeBotCollection,
@@ -77,9 +76,9 @@ def of_llama_index(client, ledger, texts, **how):
 
 
 def of_rows(client, ledger, texts, **how):
-    given = {"collections": "col_1", "key": "id", "text": "body", "client": client, **how}
     rows = [{"id": name, "body": text} for name, text in texts.items()]
-    return RowSink(ledger=ledger, **given).write(rows, origin="handbook")
+    items = from_rows(rows, key="id", text="body", origin="handbook")
+    return ingest(client, items, collections="col_1", ledger=ledger, **how)
 
 
 @pytest.fixture(params=[of_langchain, of_langchain_awaited, of_llama_index, of_rows])
@@ -141,17 +140,11 @@ def llama_index_adelete(client, ledger, key):
     return asyncio.run(sink.adelete_ref_doc(key))
 
 
-def rows_delete(client, ledger, key):
-    sink = RowSink(collections="col_1", ledger=ledger, client=client, key="id", text="body")
-    return sink.delete([{"id": key}])
-
-
 DELETING = [
     (of_langchain, langchain_delete),
     (of_langchain, langchain_adelete),
     (of_llama_index, llama_index_delete),
     (of_llama_index, llama_index_adelete),
-    (of_rows, rows_delete),
 ]
 
 

@@ -2,7 +2,7 @@
 
     python tests/benchmarks/ingestion_scaling.py [--full] [--json FILE]
 
-Each worker is a process with a `RowSink` and rows of its own. Told are rows a second, and of the
+Each worker is a process with rows of its own. Told are rows a second, and of the
 ledger its transactions and writes for each row, and its connections. One service answers at once,
 so that the processors are the limit; one takes 50 ms, so that it is the requests in flight. Then
 eight workers share a rate of 50 rows a second. At last several ingest the same items: they should
@@ -14,6 +14,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,6 @@ from measuring import Figure, report, run_together
 from counting_server import CountingServer, counting
 from knowledge_bot import Client
 from knowledge_bot.ingest import Ledger, Text, ingest
-from knowledge_bot.sinks import RowSink
 from postgresql_server import PostgreSQL, postgresql
 
 FULL = "--full" in sys.argv
@@ -167,27 +167,24 @@ def work(url: str, ledger: str, how: str, share: str) -> None:
     """Write rows, when told to begin; print when it was done, by the clock of all processes."""
     worker, end, step = map(int, share.split(":"))
     with Client("key", url, timeout=30) as client:
-        sink = RowSink(
-            collections="col_1",
-            ledger=ledger,
-            client=client,
-            key="id",
-            text="body",
-            concurrency=IN_FLIGHT,
-            rate=float(how) if how not in ("", "same") else None,
-        )
-        sink.write([{"id": f"first {worker}", "body": "Loads what a run needs."}])
+
+        def write(names: Iterable[str]) -> None:
+            report = ingest(
+                client,
+                [Text(name=name, content=f"This is the {name}. " * 10) for name in names],
+                collections="col_1",
+                ledger=Ledger(ledger),
+                concurrency=IN_FLIGHT,
+                rate=float(how) if how not in ("", "same") else None,
+                share=how == "same",
+            )
+            assert report.ok, report
+
+        write([f"first {worker}"])  # loads what a run needs
         numbers = range(end) if how == "same" else range(worker, end, step)
-        rows = [{"id": f"row {one}", "body": f"This is the row {one}. " * 10} for one in numbers]
         print("ready", flush=True)
         sys.stdin.readline()
-        if how == "same":
-            items = (Text(name=row["id"], content=row["body"]) for row in rows)
-            kept = Ledger(ledger)
-            report = ingest(client, items, collections="col_1", ledger=kept, concurrency=IN_FLIGHT)
-            assert report.ok, report
-        else:
-            sink.write(rows)
+        write(f"row {one}" for one in numbers)
         print(time.monotonic())
 
 

@@ -31,7 +31,6 @@ ELSEWHERE = {
     "docs/gateway/mcp.md": "knowledge_bot_gateway/test_pages.py",
     "docs/gateway/openai.md": "knowledge_bot_gateway/test_pages.py",
     "docs/how-to/check-in-airflow.md": "airflow_knowledge_bot/test_check_page.py",
-    "docs/how-to/several-workers.md": "test_several_workers_page.py",
     "docs/how-to/test-your-own-code.md": "test_testing_page.py",
     "docs/many-workers.md": "airflow_knowledge_bot/test_many_workers.py",
 }

@@ -240,7 +240,7 @@ TYPED = {
     "402": "recipes/hosted/",
     "departments": "recipes/departments/",
     "kbotignore": "how-to/ingest/",
-    "celery": "how-to/celery/",
+    "celery": "how-to/engines/",
     "webdav": "recipes/sharepoint-and-drives/",
     "duplicate": "promises/",
     "streaming": "langchain/chat-model/",

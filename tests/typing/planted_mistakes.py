@@ -42,7 +42,6 @@ from knowledge_bot.ingest import (
     aingest,
     ingest,
 )
-from knowledge_bot.sinks import RowSink
 from knowledge_bot.testing import MemoryService
 from langchain_knowledge_bot import (
     ChatKnowledgeBot,
@@ -223,7 +222,6 @@ def right_objects(client: Client, collection: Collection) -> None:
     KnowledgeBotCollection(collections=[collection, "col_2"], ledger=Path("k.db"), concurrency=3)
     KnowledgeBotCollection(collections="col_1", ledger="k.db", rate=5, wait=90, ledger_wait=60)
     CollectionSink([collection], ledger=Path("k.db"), client=client, rate=5, ledger_wait=60)
-    RowSink(collections=collection, ledger="k.db", key="id", text="body", ledger_wait=60)
     KnowledgeBotTool(bot_id="bot_guide", conversation="continue", heads="sqlite:///heads.db")
     KnowledgeBotToolkit(client=client, descriptions={"bot_guide": "Knows the hours."})
 
@@ -245,5 +243,3 @@ def wrong_objects() -> None:
     KnowledgeBotCollection(collections="col_1", ledger="k.db", dry_run=True)  # expect: call-arg
     CollectionSink("col_1", ledger="k.db", ledger_wait="5m")  # expect: arg-type
     CollectionSink("col_1", ledger="k.db", origin="x")  # expect: call-arg
-    RowSink(collections="col_1", ledger="k.db", key="id", txt="body")  # expect: call-arg
-    RowSink(collections=1, ledger="k.db", key="id", text="body")  # expect: arg-type

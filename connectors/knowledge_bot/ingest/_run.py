@@ -67,7 +67,7 @@ _NUMBERS = (
 
 
 class SharedOptions(TypedDict, total=False):
-    """The options of `IngestionOptions` that sinks, frameworks and the operator take as well."""
+    """The options of `IngestionOptions` that frameworks and the operator take as well."""
 
     concurrency: int
     on_unknown: OnUnknown

@@ -1,4 +1,4 @@
-"""The page on chats behind several workers: its application runs, with four of them."""
+"""A chat application in four processes, which share the heads of the conversations."""
 
 import os
 import random
@@ -8,19 +8,31 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from pathlib import Path
 
 import httpx
 import pytest
 
 from calls import KEY
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.slow
 
-PAGE = Path(__file__).parents[1] / "docs/how-to/several-workers.md"
-TEXT = PAGE.read_text(encoding="utf-8")
-(APP,) = re.findall(r"^```python\n# app.py\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
-(COMMAND,) = re.findall(r"^```console\n(.*?)\n```", TEXT, re.MULTILINE | re.DOTALL)
+APP = """
+from typing import Any
+
+from fastapi import FastAPI
+from langchain_core.messages import messages_from_dict, messages_to_dict
+
+from langchain_knowledge_bot import ChatKnowledgeBot
+
+app = FastAPI()
+bot = ChatKnowledgeBot(bot_id="bot_handbook", heads="sqlite:///heads.db")
+
+
+@app.post("/chat")
+async def chat(messages: list[dict[str, Any]]) -> dict[str, Any]:
+    answer = await bot.ainvoke(messages_from_dict(messages))
+    return messages_to_dict([answer])[0]
+"""
 MARK = re.compile(r"<text \d+>")
 
 
@@ -30,14 +42,13 @@ def application(bots, tmp_path):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    program, *arguments = COMMAND.split()
     environment = os.environ | {
         "KNOWLEDGE_BOT_BASE_URL": bots.server.url,
         "KNOWLEDGE_BOT_API_KEY": KEY,
     }
     with (tmp_path / "log").open("w") as log:
         serving = subprocess.Popen(
-            [sys.executable, "-m", program, *arguments, "--port", str(port)],
+            [sys.executable, "-m", "uvicorn", "app:app", "--workers", "4", "--port", str(port)],
             cwd=tmp_path,
             env=environment,
             stdout=log,

@@ -1,9 +1,10 @@
-"""Write the sections of a handbook in tasks of Celery, twice: the second time nothing is sent.
+"""Feed the sections of a handbook in tasks of Celery, twice: the second time nothing is sent.
 
-    python examples/sink_celery.py
+    python examples/engine_celery.py
 
 Install it with `pip install 'knowledge-bot[ingest,serve]' celery`. The broker is in memory and the
-worker is a thread, so it needs nothing else. docs/how-to/celery.md says what changes in production.
+worker is a thread, so it needs nothing else. docs/how-to/engines.md says what changes on several
+machines.
 """
 
 import os
@@ -13,7 +14,8 @@ from celery import Celery, group
 from celery.contrib.testing.worker import start_worker
 
 from handbook_rows import handbook_rows, rows_service
-from knowledge_bot.sinks import RowSink
+from knowledge_bot import Client
+from knowledge_bot.ingest import IncompleteIngestionError, from_rows, ingest
 
 app = Celery("handbook", broker="memory://", backend="cache+memory://")
 app.conf.update(
@@ -24,27 +26,31 @@ app.conf.update(
 
 
 @app.task
-def write(rows: list[dict[str, str]]) -> dict[str, int]:
-    """Write some rows. If some cannot be sent, send all others and then fail."""
-    sink = RowSink(
-        collections="col_handbook",
-        ledger=os.environ["LEDGER"],  # with workers on several machines: postgresql://…
-        key="id",
-        name="title",
-        text="body",
-    )
-    return sink.write(rows).counts
+def feed(rows: list[dict[str, str]]) -> dict[str, int]:
+    """Send some rows; whoever is given them again sends only what is not there."""
+    with Client() as client:
+        report = ingest(
+            client,
+            from_rows(rows, key="id", text="body", name="title"),
+            collections="col_handbook",
+            ledger=os.environ["LEDGER"],  # with workers on several machines: postgresql://…
+            share=False,  # the rows are divided already
+            wait=90,  # for rows that another worker is sending, or was when it died
+        )
+    if not report.ok or report.elsewhere:
+        raise IncompleteIngestionError(report)
+    return report.counts
 
 
 def main() -> None:
-    """Write twice, ten sections per task, and ask."""
+    """Feed twice, ten sections per task, and ask."""
     with rows_service() as client, tempfile.TemporaryDirectory() as folder:
         os.environ["LEDGER"] = f"{folder}/ledger.db"
         rows = handbook_rows()
         parts = [rows[start : start + 10] for start in range(0, len(rows), 10)]
         with start_worker(app, perform_ping_check=False, concurrency=1, loglevel="ERROR"):
             for day in (1, 2):
-                counts = group(write.s(part) for part in parts).apply_async().get(timeout=60)
+                counts = group(feed.s(part) for part in parts).apply_async().get(timeout=60)
                 created = sum(one["created"] for one in counts)
                 unchanged = sum(one["unchanged"] for one in counts)
                 print(f"day {day}: created {created}, unchanged {unchanged}")
