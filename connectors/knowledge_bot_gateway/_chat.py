@@ -18,7 +18,7 @@ from knowledge_bot_gateway._chores import chore_reply
 from knowledge_bot_gateway._messages import (
     ERRORS,
     NO_TOOLS,
-    Asked,
+    BotRequest,
     ask,
     encoded,
     event_stream,
@@ -54,7 +54,7 @@ class _StreamOptions(BaseModel):
     include_usage: bool | None = None
 
 
-class ChatCompletionRequest(Asked):
+class ChatCompletionRequest(BotRequest):
     """A list of messages for a bot."""
 
     messages: list[dict[str, Any]] = Field(min_length=1)

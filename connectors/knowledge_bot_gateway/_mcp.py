@@ -42,7 +42,7 @@ from knowledge_bot import (
     Passage,
     __version__,
 )
-from knowledge_bot.adapters import Answer, awith_freshness, tool_names
+from knowledge_bot.adapters import Answer, tool_names
 from knowledge_bot.conversations import Said
 from knowledge_bot_gateway._service import Upstream
 from knowledge_bot_gateway._sources import citations
@@ -95,17 +95,6 @@ class SourceName(BaseModel):
     url: str | None = None
 
 
-class SourceFreshness(BaseModel):
-    """What the ledger of the gateway knows of a source that an answer names."""
-
-    name: str
-    source_id: str
-    verdict: str = Field(
-        description="`current`, or no longer: `changed`, `moved`, `gone`; `unknown` to the ledger."
-    )
-    as_of: str = Field(description="When that was seen, in ISO 8601.")
-
-
 class BotAnswer(BaseModel):
     """A bot's answer."""
 
@@ -114,9 +103,6 @@ class BotAnswer(BaseModel):
     message_id: str
     found: bool = Field(description="Whether the bot found something in its sources.")
     sources: list[SourceName] = Field(description="The sources that the bot names.")
-    freshness: list[SourceFreshness] | None = Field(
-        None, description="Whether these are still current; null where that is not known."
-    )
 
 
 class Named(BaseModel):
@@ -238,7 +224,7 @@ def _add_reading(server: MCPServer[None], upstream: Upstream, callers: "_Callers
                 callers.client, bot_id, [Said("user", question)], conversation_id
             )
         await ctx.report_progress(1, 1, "The answer is here.")
-        message = await awith_freshness(reply.message, upstream.ledger, upstream.base_url)
+        message = reply.message
         named = [
             SourceName(name=one.name, id=one.id or None, url=one.url) for one in citations(message)
         ]

@@ -30,7 +30,7 @@ ERRORS: Final[dict[int | str, dict[str, Any]]] = {
 }
 
 
-class Asked(BaseModel):
+class BotRequest(BaseModel):
     """What both kinds of requests share; parameters without effect are accepted."""
 
     model_config = ConfigDict(strict=True, extra="ignore", hide_input_in_errors=True)
@@ -152,7 +152,7 @@ def role_of(message: Mapping[str, Any], place: str) -> Role:
 async def ask(
     upstream: Upstream,
     request: Request,
-    body: Asked,
+    body: BotRequest,
     messages: Sequence[Said],
     *,
     named: str | None = None,

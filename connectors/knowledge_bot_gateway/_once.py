@@ -29,7 +29,7 @@ _MOST_KEPT: Final = 1000
 _PATHS: Final = ("/v1/chat/completions", "/v1/responses", "/mcp")
 
 
-class _Exchange:
+class _InFlight:
     """A request, and its answer as far as it is there.
 
     Attributes:
@@ -66,7 +66,7 @@ class Once:
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._exchanges: dict[bytes, _Exchange] = {}
+        self._exchanges: dict[bytes, _InFlight] = {}
         self._tasks = set[asyncio.Task[None]]()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -89,7 +89,7 @@ class Once:
         is_repeated = Headers(scope=scope).get(_REPEATED, "0") != "0"
         if exchange is None or (exchange.fetched and not is_repeated):
             self._forget(key)
-            exchange = self._exchanges[key] = _Exchange()
+            exchange = self._exchanges[key] = _InFlight()
             # It handles the request whether or not somebody waits.
             self._tasks.add(task := asyncio.create_task(self._handle(key, exchange, scope, body)))
             task.add_done_callback(self._tasks.discard)
@@ -103,7 +103,7 @@ class Once:
             with suppress(asyncio.CancelledError):
                 await gone
 
-    async def _handle(self, key: bytes, exchange: _Exchange, scope: Scope, body: bytes) -> None:
+    async def _handle(self, key: bytes, exchange: _InFlight, scope: Scope, body: bytes) -> None:
         with suppress(Exception):  # it has been answered and logged
             await self._app(scope, _replaying(body), exchange.add)
         exchange.ended = True
@@ -123,7 +123,7 @@ class Once:
             exchange.expiry.cancel()  # or it would keep the answer
 
 
-async def _relay(exchange: _Exchange, send: Send, gone: "asyncio.Task[None]") -> None:
+async def _relay(exchange: _InFlight, send: Send, gone: "asyncio.Task[None]") -> None:
     """Send an answer as it comes, until its end or until the client has gone."""
     sent = 0
     while not gone.done():

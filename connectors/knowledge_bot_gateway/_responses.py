@@ -22,7 +22,7 @@ from knowledge_bot_gateway._gate import bearer
 from knowledge_bot_gateway._messages import (
     ERRORS,
     NO_TOOLS,
-    Asked,
+    BotRequest,
     ask,
     decoded,
     encoded,
@@ -53,7 +53,7 @@ _REFUSED: Final[Mapping[str, tuple[Any, ...]]] = {
 }
 
 
-class ResponseRequest(Asked):
+class ResponseRequest(BotRequest):
     """An input for a bot."""
 
     input: str | list[dict[str, Any]]

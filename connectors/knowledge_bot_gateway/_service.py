@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pydantic import SecretStr
 
@@ -17,9 +17,6 @@ from knowledge_bot import (
 )
 from knowledge_bot.adapters import allow_connections, async_twin, check_number, shared_client
 from knowledge_bot.conversations import Conversations, Heads, OnFork, Reply, Said
-
-if TYPE_CHECKING:
-    from knowledge_bot.ingest import Ledger
 
 # Includes the client's retries and their waits.
 _SECONDS: Final = 180.0
@@ -45,8 +42,6 @@ class Upstream:
         base_url: the service's address.
         api_key: the gateway's own key, for all callers. None: each caller's key is passed through.
         heads: where the last answer of each conversation is kept; by default in this process.
-        ledger: what the bots' sources were ingested with; answers over MCP then say how current
-            each source is.
         timeout: seconds to wait for a connection to the service, and again for an answer.
         seconds: how long a request may take altogether, including retries.
         parallel: how many requests to the service may be in flight; more are refused.
@@ -62,7 +57,6 @@ class Upstream:
         api_key: SecretStr | str | None = None,
         *,
         heads: Heads | None = None,
-        ledger: "Ledger | None" = None,
         timeout: float = 60.0,
         seconds: float = _SECONDS,
         parallel: int = 256,
@@ -79,7 +73,6 @@ class Upstream:
             allow_connections(self._own, parallel)
         self._in_flight = 0
         self._heads = Heads() if heads is None else heads
-        self.ledger = ledger
         if self._own is None:
             self.client("any")  # raises now if the address cannot be used
 

@@ -35,14 +35,6 @@ _SHARED = (
         "a SQLite file or postgresql://….  [default: kept in this process]",
     ),
     click.option(
-        "--ledger",
-        metavar="FILE|URL",
-        help="Ledger of what the bots' sources were ingested with, SQLite file or "
-        "postgresql://…: answers over MCP then say how current each source is. "
-        "KBOT_GATEWAY_LEDGER holds a password better.",
-        envvar="KBOT_GATEWAY_LEDGER",
-    ),
-    click.option(
         "--describe",
         "descriptions",
         multiple=True,
@@ -198,11 +190,9 @@ def _upstream(
     *,
     own_key: bool,
     heads: str | None,
-    ledger: str | None,
     descriptions: dict[str, str],
     **limits: Any,
 ) -> "Upstream":
-    from knowledge_bot.adapters import ledger_of
     from knowledge_bot.conversations import Heads
     from knowledge_bot_gateway import Upstream
 
@@ -214,12 +204,11 @@ def _upstream(
     else:
         base_url = connection.service()
     known = Heads(heads)
-    known.check()  # fails now rather than for each caller, as does a missing ledger
+    known.check()  # fails now rather than for each caller
     return Upstream(
         base_url,
         connection.key.value or None if own_key else None,
         heads=known,
-        ledger=None if ledger is None else ledger_of(ledger, made=True),
         timeout=connection.timeout,
         descriptions=descriptions,
         **limits,
@@ -261,7 +250,6 @@ def _serve(
 
     from knowledge_bot_gateway import Admission, create_app, create_mcp_server
     from knowledge_bot_gateway._gate import loopback_names
-    from knowledge_bot_web.server_connections import Bounds, limited_to
 
     names = loopback_names(host)
     if no_key and (names is None or keys):
@@ -282,7 +270,7 @@ def _serve(
         click.echo("Stop with Ctrl-C.", err=True)
         config = uvicorn.Config(
             app,
-            http=limited_to(Bounds(problem=_problem)),
+            http="h11",  # bounds a request's headers, which httptools does not
             ws="none",
             log_level="warning",
             access_log=False,
@@ -290,13 +278,6 @@ def _serve(
             timeout_graceful_shutdown=_GRACE,
         )
         uvicorn.Server(config).run(sockets=[listener])
-
-
-def _problem(code: str, message: str) -> dict[str, Any]:
-    from knowledge_bot_gateway._problems import INVALID, ErrorBody, ErrorEnvelope
-
-    body = ErrorBody(message=message, type=INVALID, code=code)
-    return ErrorEnvelope(error=body).model_dump(mode="json")
 
 
 def _listener(host: str, port: int) -> Any:

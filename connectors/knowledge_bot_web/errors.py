@@ -2,20 +2,19 @@
 
 
 class FetchError(Exception):
-    """An address could not be fetched. `str()` is the reason; it shows no query and no header."""
+    """An address could not be fetched. `str()` is the reason; it shows no query and no header.
+
+    Attributes:
+        may_pass: whether another try may succeed later without anybody changing anything.
+    """
+
+    def __init__(self, reason: str, *, may_pass: bool = False) -> None:
+        super().__init__(reason)
+        self.may_pass = may_pass
 
 
 class NoAnswerError(FetchError):
-    """A server gave no answer, or only a part of one.
+    """A server gave no answer, or only a part of one."""
 
-    Attributes:
-        passing: whether another try may get one.
-    """
-
-    def __init__(self, reason: str, *, passing: bool = True) -> None:
-        super().__init__(reason)
-        self.passing = passing
-
-
-class PassingError(FetchError):
-    """A server answered that it cannot serve the page now."""
+    def __init__(self, reason: str, *, may_pass: bool = True) -> None:
+        super().__init__(reason, may_pass=may_pass)

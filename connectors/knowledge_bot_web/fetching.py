@@ -18,7 +18,7 @@ from urllib.parse import urljoin
 
 import httpcore
 
-from knowledge_bot_web.errors import FetchError, NoAnswerError, PassingError
+from knowledge_bot_web.errors import FetchError, NoAnswerError
 from knowledge_bot_web.inflating import inflated
 from knowledge_bot_web.networks import (
     ANYWHERE,
@@ -58,7 +58,7 @@ class FetchPolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class WebResponse:
     """What a server answered.
 
     Attributes:
@@ -111,7 +111,7 @@ class Validators:
     last_modified: str | None = None
 
     @classmethod
-    def of(cls, answer: Answer) -> "Validators":
+    def of(cls, answer: WebResponse) -> "Validators":
         """Those of an answer."""
         # An empty one says nothing, and a long one does not help.
         sent = (answer.first(name) or "" for name in ("etag", "last-modified"))
@@ -167,11 +167,11 @@ class Fetcher:
         target: Target,
         headers: Headers = (),
         *,
-        wanted: Callable[[Answer], bool] = lambda answer: answer.status == 200,
+        wanted: Callable[[WebResponse], bool] = lambda answer: answer.status == 200,
         largest: int | None = None,
         into: IO[bytes] | None = None,
         until: float | None = None,
-    ) -> Answer:
+    ) -> WebResponse:
         """Fetch an address; redirects are not followed.
 
         Args:
@@ -205,7 +205,7 @@ class Fetcher:
             with closing(self._pool.handle_request(request)) as response:
                 named = ((name.decode("latin-1").lower(), text) for name, text in response.headers)
                 sent = tuple((name, text.decode("latin-1")) for name, text in named)
-                answer = Answer(target.full, response.status, sent)
+                answer = WebResponse(target.full, response.status, sent)
                 pieces = self._counted(response.iter_stream())
                 if not wanted(answer):
                     if _is_short(answer):
@@ -259,7 +259,7 @@ def fetch(
     known: Validators = Validators(),
     resolver: Resolver = resolve,
     ssl_context: ssl.SSLContext | None = None,
-) -> Answer:
+) -> WebResponse:
     """Fetch a web page. Proxies of the environment are not used.
 
     The headers are sent to the URL's own origin, and not to another that it redirects to. What a
@@ -420,7 +420,7 @@ def _encoded(headers: Headers) -> dict[bytes, bytes]:
     return encoded
 
 
-def _is_short(answer: Answer) -> bool:
+def _is_short(answer: WebResponse) -> bool:
     length = answer.first("content-length") or ""
     return answer.status == 304 or (length.isdecimal() and int(length) <= _SHORT)
 
@@ -432,7 +432,7 @@ def _reasons(policy: FetchPolicy) -> Iterator[None]:
     try:
         yield
     except TimeoutError:
-        raise NoAnswerError(slow, passing=False) from None
+        raise NoAnswerError(slow, may_pass=False) from None
     except httpcore.TimeoutException:
         if policy.silence is not None:
             slow = f"the server said nothing for {policy.silence:g} s"
@@ -440,7 +440,7 @@ def _reasons(policy: FetchPolicy) -> Iterator[None]:
     except httpcore.ConnectError as error:
         if isinstance(error.__context__, ssl.SSLCertVerificationError):
             reason = f"its certificate is not trusted here: {error}"
-            raise NoAnswerError(reason, passing=False) from None
+            raise NoAnswerError(reason, may_pass=False) from None
         raise NoAnswerError(f"the server could not be reached: {error}") from None
     except httpcore.NetworkError:
         raise NoAnswerError("the connection broke while the page was read") from None
@@ -450,7 +450,7 @@ def _reasons(policy: FetchPolicy) -> Iterator[None]:
         raise NoAnswerError("the server's answer is not HTTP, or it ended early") from None
 
 
-def _check(answer: Answer, target: Target) -> None:
+def _check(answer: WebResponse, target: Target) -> None:
     status = answer.status
     match status:
         case 200 | 203:
@@ -464,9 +464,9 @@ def _check(answer: Answer, target: Target) -> None:
                 " a request header may be needed"
             )
         case 429:
-            raise PassingError(f"{target} gets too many requests (status 429)")
+            raise FetchError(f"{target} gets too many requests (status 429)", may_pass=True)
         case _ if status >= 500:
-            raise PassingError(f"the server of {target} failed (status {status})")
+            raise FetchError(f"the server of {target} failed (status {status})", may_pass=True)
         case _:
             raise FetchError(f"{target} answered with status {status} and not with a page")
 

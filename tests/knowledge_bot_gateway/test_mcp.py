@@ -17,7 +17,6 @@ from calls import KEY as SERVICE_KEY
 from gateways import KEY, gateway
 from in_process import OnAPort
 from knowledge_bot import Client as ServiceClient
-from knowledge_bot.ingest import Ledger, Text, ingest
 from scripted_server import answer, close, silence
 from waiting import until_awaited
 
@@ -137,24 +136,6 @@ async def test_where_nothing_can_be_searched_no_tool_says_so(mcp_of, bots):
         found = await client.call_tool("search", {"query": "x"})
         assert found.is_error
         assert "not_delivered" in text_of(found)
-
-
-async def test_with_a_ledger_an_agent_sees_whether_sources_are_current(mcp_of, service, tmp_path):
-    texts = [Text(name="ferry", content="The ferry to Muir leaves at noon.")]
-    ledger = Ledger(tmp_path / "ledger.db")
-    with ServiceClient(service.api_key, service.base_url) as client:
-        given = {"collections": "col_house", "ledger": ledger, "origin": "house"}
-        ingest(client, texts, wait_ready=60, **given)
-        ingest(client, [], **given)
-    question = {"bot": "bot_guide", "question": "When does the ferry to Muir leave?"}
-    async with mcp_of(service.base_url, service.api_key, ledger=ledger)() as client:
-        (known,) = (await client.call_tool("ask_bot", question)).structured_content["freshness"]
-        assert (known["name"], known["verdict"]) == ("ferry", "gone")
-    async with mcp_of(service.base_url, service.api_key)() as client:
-        answer = await client.call_tool("ask_bot", question)
-        assert answer.structured_content["freshness"] is None
-    with ServiceClient(service.api_key, service.base_url) as client:
-        ingest(client, [], prune=True, **given)
 
 
 async def test_an_agent_sees_the_newest_conversations(mcp_of, service):

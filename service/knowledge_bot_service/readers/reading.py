@@ -29,7 +29,7 @@ from knowledge_bot_service.readers.extract import Document, ExtractionError, ext
 from knowledge_bot_service.readers.passages import IndexEntry, index_entries, passages
 
 if TYPE_CHECKING:
-    from knowledge_bot_web.fetching import Answer  # which the child has no use for
+    from knowledge_bot_web.fetching import WebResponse  # which the child has no use for
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class Reader:
                 self.rest()
 
     def read_page(
-        self, name: str, page: "Answer", folder: Path, limits: Limits = Limits()
+        self, name: str, page: "WebResponse", folder: Path, limits: Limits = Limits()
     ) -> Iterator[Part]:
         """Read a fetched page as `read` reads a document, with the same errors."""
         with tempfile.TemporaryDirectory(dir=folder) as place:

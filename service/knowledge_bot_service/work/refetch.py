@@ -17,7 +17,7 @@ from knowledge_bot_service.readers.reading import Part, Reader, ReaderClosedErro
 from knowledge_bot_service.store.database import Database, DatabaseClosedError, now
 from knowledge_bot_service.store.entries import delete_entries, insert_entries
 from knowledge_bot_web.errors import FetchError
-from knowledge_bot_web.fetching import Answer, FetchPolicy, Validators, fetch
+from knowledge_bot_web.fetching import FetchPolicy, Validators, WebResponse, fetch
 
 _log = logging.getLogger(__name__)
 
@@ -136,7 +136,7 @@ class Refetcher:
         _log.info("page %s has a new text: %d passages", due.public_id, len(entries))
         return "changed"
 
-    def _read(self, due: _Due, page: Answer) -> tuple[Part, list[IndexEntry]]:
+    def _read(self, due: _Due, page: WebResponse) -> tuple[Part, list[IndexEntry]]:
         parts = list(self._reader.read_page(due.name, page, self._folder))
         return parts[-1], [entry for part in parts for entry in part.entries]
 

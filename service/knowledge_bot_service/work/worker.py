@@ -27,7 +27,7 @@ from knowledge_bot_service.store.database import Database, DatabaseClosedError
 from knowledge_bot_service.store.entries import delete_entries, insert_entries
 from knowledge_bot_service.store.material import read_headers
 from knowledge_bot_service.store.sources import Job, Kind, Store, finish_ready, is_wanted
-from knowledge_bot_web.errors import FetchError, PassingError
+from knowledge_bot_web.errors import FetchError
 from knowledge_bot_web.fetching import FetchPolicy, fetch
 
 _log = logging.getLogger(__name__)
@@ -226,7 +226,7 @@ class Workers:
 
     def _fail(self, job: Job, error: Exception) -> None:
         reason = str(error)
-        if isinstance(error, PassingError):
+        if isinstance(error, FetchError) and error.may_pass:
             reason += f"; {'add' if job.replaces is None else 'replace'} it again later"
         self._store.fail(job.source, reason)
         _log.warning("%s failed: %s", job, reason)

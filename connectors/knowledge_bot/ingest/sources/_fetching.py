@@ -24,7 +24,7 @@ from knowledge_bot.ingest.sources._documents import (
     unpacked,
 )
 from knowledge_bot_web.errors import FetchError, NoAnswerError
-from knowledge_bot_web.fetching import REDIRECTS, Answer, Fetcher, FetchPolicy, Headers
+from knowledge_bot_web.fetching import REDIRECTS, Fetcher, FetchPolicy, Headers, WebResponse
 from knowledge_bot_web.networks import ANYWHERE, is_public, resolve, resolve_within
 from knowledge_bot_web.targets import Target
 
@@ -87,9 +87,9 @@ class PoliteFetcher:
         *,
         headers: Headers = (),
         largest: int,
-        wanted: Callable[[Answer], bool] = lambda answer: answer.status == 200,
+        wanted: Callable[[WebResponse], bool] = lambda answer: answer.status == 200,
         into: IO[bytes] | None = None,
-    ) -> Answer:
+    ) -> WebResponse:
         """Fetch an address, with patience; the arguments are those of `Fetcher.get`.
 
         Raises:
@@ -110,7 +110,7 @@ class PoliteFetcher:
                 answer = fetcher.get(target, sent, wanted=wanted, largest=largest, into=into)
             except NoAnswerError as error:
                 reason = str(error)
-                if not error.passing:
+                if not error.may_pass:
                     break
             except FetchError as error:
                 raise UnreadableError(str(error)) from None
@@ -124,7 +124,9 @@ class PoliteFetcher:
                 pause = max(pause, asked or 0.0)
         raise UnreachableError(reason)
 
-    def follow(self, url: str, *, largest: int, into: IO[bytes] | None = None) -> Answer | None:
+    def follow(
+        self, url: str, *, largest: int, into: IO[bytes] | None = None
+    ) -> WebResponse | None:
         """Fetch an address and follow its redirects, to any host; None if there are too many.
 
         Raises:

@@ -26,7 +26,7 @@ from knowledge_bot.ingest.sources._documents import UnreadableError
 from knowledge_bot.ingest.sources._fetching import AGENT, PoliteFetcher
 from knowledge_bot.ingest.sources._html import blocks_of, extractors, read_page
 from knowledge_bot_web.charsets import declared_in, decoded
-from knowledge_bot_web.fetching import Answer, Headers, Validators
+from knowledge_bot_web.fetching import Headers, Validators, WebResponse
 from knowledge_bot_web.html import PageError
 
 Compare: TypeAlias = Literal["content", "lastmod"]
@@ -245,12 +245,12 @@ class PageReader:
         if self.recalled(address) is None:
             self.remember(address, Remembered("list"))
 
-    def _get(self, address: str, headers: Headers = ()) -> Answer:
+    def _get(self, address: str, headers: Headers = ()) -> WebResponse:
         return self._fetcher.get(
             address, headers=headers, largest=self._largest, wanted=self._wanted
         )
 
-    def _wanted(self, answer: Answer) -> bool:
+    def _wanted(self, answer: WebResponse) -> bool:
         if answer.status != 200:
             return False
         return _is_page(answer) or self._documents is None or answer.kind in self._documents
@@ -271,7 +271,7 @@ class PageReader:
             )
         return before
 
-    def _read(self, url: str, answer: Answer, before: Remembered | None) -> Page:
+    def _read(self, url: str, answer: WebResponse, before: Remembered | None) -> Page:
         """Read a page; one that seems changed is fetched once more, to see what is noise."""
         reader = before.reader if before is not None else self._readers[0]
         if not _is_page(answer):
@@ -296,7 +296,7 @@ class PageReader:
                 return self._read_page(url, answer, reader).blocks
         return ()
 
-    def _read_page(self, url: str, answer: Answer, reader: str) -> Remembered:
+    def _read_page(self, url: str, answer: WebResponse, reader: str) -> Remembered:
         charset = _CHARSET.search(answer.first("content-type") or "")
         declared = [charset[1]] if charset else []
         text, encoding = decoded(answer.body, declared + declared_in(answer.body), guess=False)
@@ -328,7 +328,7 @@ class PageReader:
             blocks=hashed(blocks),
         )
 
-    def _read_document(self, answer: Answer, reader: str) -> Page:
+    def _read_document(self, answer: WebResponse, reader: str) -> Page:
         etag, modified = answer.first("etag"), answer.first("last-modified")
         digest = None if answer.cut else hashlib.sha256(answer.body).hexdigest()[:32]
         version = modified
@@ -338,11 +338,11 @@ class PageReader:
         return Page(known, cut=answer.cut, is_document=True)
 
 
-def _is_page(answer: Answer) -> bool:
+def _is_page(answer: WebResponse) -> bool:
     return answer.status == 200 and (not answer.kind or answer.kind in _KINDS)
 
 
-def _confirmed(before: Remembered, answer: Answer) -> Remembered:
+def _confirmed(before: Remembered, answer: WebResponse) -> Remembered:
     """Return what was remembered of a page, with the directives of a 304 answer."""
     asked = _asked_by_header(answer)
     return replace(
@@ -354,7 +354,7 @@ def _confirmed(before: Remembered, answer: Answer) -> Remembered:
     )
 
 
-def _asked_by_header(answer: Answer) -> set[str]:
+def _asked_by_header(answer: WebResponse) -> set[str]:
     """Return the directives in `X-Robots-Tag` for all crawlers, and for this one."""
     asked: set[str] = set()
     for value in answer.all("x-robots-tag"):
@@ -373,7 +373,7 @@ def _directives(content: str) -> set[str]:
     return {each.strip().lower() for each in content.split(",")}
 
 
-def _canonical_by_header(answer: Answer, url: str) -> str | None:
+def _canonical_by_header(answer: WebResponse, url: str) -> str | None:
     for value in answer.all("link"):
         if found := _CANONICAL.search(value):
             return cleaned(found[1], url)

@@ -8,7 +8,7 @@ from knowledge_bot.ingest.sources import _html as html
 from knowledge_bot.ingest.sources._addresses import cleaned
 from knowledge_bot.ingest.sources._changes import digest_of
 from knowledge_bot.ingest.sources._pages import Remembered, _asked_by_header, _canonical_by_header
-from knowledge_bot_web.fetching import Answer
+from knowledge_bot_web.fetching import WebResponse
 
 URL = "https://h.example/a/b"
 
@@ -133,7 +133,7 @@ def test_a_page_that_the_extractor_finds_nothing_in_is_compared_all_the_same():
     ],
 )
 def test_x_robots_tag_is_for_all_or_for_whom_it_names(values, expected):
-    answer = Answer(URL, 200, tuple(("x-robots-tag", value) for value in values))
+    answer = WebResponse(URL, 200, tuple(("x-robots-tag", value) for value in values))
     assert _asked_by_header(answer) & {"noindex", "nofollow", "none"} == expected
 
 
@@ -148,7 +148,7 @@ def test_x_robots_tag_is_for_all_or_for_whom_it_names(values, expected):
     ],
 )
 def test_a_canonical_address_may_stand_in_a_header(value, expected):
-    assert _canonical_by_header(Answer(URL, 200, (("link", value),)), URL) == expected
+    assert _canonical_by_header(WebResponse(URL, 200, (("link", value),)), URL) == expected
 
 
 def test_what_is_remembered_comes_back_from_its_bytes():
