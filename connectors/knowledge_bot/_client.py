@@ -27,6 +27,7 @@ from knowledge_bot._responses import ACCEPT_ENCODING, LARGEST_ANSWER, outcome_of
 from knowledge_bot._retries import Attempt, Failure, Steps, retry_policy
 from knowledge_bot._tracing import IS_WANTED, CallSpan, Tracing, active_tracing
 from knowledge_bot._transports import (
+    STANDING_IN,
     AiohttpTransport,
     AsyncHTTPClient,
     AsyncTransport,
@@ -169,7 +170,9 @@ class _BaseClient(Endpoints, Generic[AnyTransport, AnyHTTPClient]):
             # load waits for the first call.
             proxy = proxy_for(self.base_url)
             destination = Destination(self.base_url, proxy)
-            transport = self._default(proxy, tls_on_demand(destination, settings.verify))
+            transport = STANDING_IN.get(self._protocol[0]) or self._default(
+                proxy, tls_on_demand(destination, settings.verify)
+            )
         self._connections = _Connections(transport, destination, settings.api_key, given=given)
 
     @property

@@ -122,6 +122,10 @@ class AsyncTransport(Protocol):
         """Close the connections; called when the client is closed."""
 
 
+STANDING_IN: dict[str, Any] = {}
+"""What a test has clients send with instead, by protocol: `MemoryService.standing_in`."""
+
+
 # What the environment says ------------------------------------------------------------------------
 
 _SYSTEM_NAMES_PROXIES = sys.platform in ("darwin", "win32")  # in its settings

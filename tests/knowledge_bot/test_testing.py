@@ -70,7 +70,7 @@ def write(client):
 
 
 def upload(client):
-    return client.upload_source(name="n", collections="col_default", file=b"text" * 400_000)
+    return client.upload_source(name="n", collections="col_default", file=b"text" * 50_000)
 
 
 @pytest.mark.parametrize("wrapped", [True, False])
@@ -291,3 +291,85 @@ def test_a_transcript_is_answered_by_its_question(call):
         )
         assert sent.answer == answer
         assert service.requests[-1].value["content"] == content
+
+
+def test_a_bot_is_told_where_it_is_asked_and_what_it_heard_before(call):
+    heard = []
+
+    def answer(question):
+        heard.append((question, question.bot_id, question.conversation_id, question.earlier))
+        return f"{len(heard)}"
+
+    service = MemoryService(bots={"bot_1": answer})
+    service.conversations["conv_of_old"] = ["Who?"]
+    first = call(service, ask)
+    for conversation in (first.conversation_id, "conv_of_old"):
+        call(
+            service,
+            lambda client, conversation=conversation: client.send_message(
+                bot_id="bot_1", content="And?", conversation_id=conversation
+            ),
+        )
+    assert heard == [
+        ("When?", "bot_1", first.conversation_id, ()),
+        ("And?", "bot_1", first.conversation_id, ("When?",)),
+        ("And?", "bot_1", "conv_of_old", ("Who?",)),
+    ]
+    assert service.conversations == {
+        first.conversation_id: ["When?", "And?"],
+        "conv_of_old": ["Who?", "And?"],
+    }
+
+
+def test_several_answers_to_a_question_are_given_one_after_another(call):
+    service = MemoryService(bots={"bot_1": {"When?": ["At ten.", "At nine."]}})
+    assert [call(service, ask).answer for _ in range(3)] == ["At ten.", "At nine.", "At nine."]
+
+
+def test_a_fault_meets_what_it_is_meant_for_until_the_service_recovers(call):
+    service = MemoryService()
+    service.fail_next(400, times=None, where=lambda request: request.value["name"] == "n")
+    service.fail_next(503, where=lambda request: request.is_ping)
+    for _ in range(2):
+        with pytest.raises(BadRequestError):
+            call(service, write)
+    assert call(service, upload_another).name == "another"
+    service.recover()
+    assert call(service, write).name == "n"
+
+
+def upload_another(client):
+    return client.upload_source(name="another", collections="col_default", file=b"text")
+
+
+def test_a_service_that_is_not_reachable_answers_no_ping(call):
+    service = MemoryService()
+    service.reachable = False
+    with no_waiting(), pytest.raises(ConnectionFailedError):
+        call(service, lambda client: client.ping())
+    service.recover()
+    assert call(service, lambda client: client.ping())
+
+
+def test_answers_are_held_for_as_long_as_the_client_waits(call):
+    service = MemoryService()
+    with service.holding_answers(), pytest.raises(RequestTimeoutError) as caught:
+        call(service, write, timeout=0.05, max_retries=0)
+    assert (caught.value.delivery, len(service.sources)) == (Delivery.UNKNOWN, 1)
+    assert call(service, write)
+
+
+def test_it_stands_in_for_what_clients_of_the_code_under_test_would_reach():
+    service = MemoryService()
+    with service.standing_in():
+        client = Client("key", URL)
+        assert write(client).status == "pending"
+        assert asyncio.run(AsyncClient("key", URL).list_bots())[0].id == "bot_default"
+    assert write(client).status == "pending"
+    with pytest.raises(AssertionError, match="without sockets"):
+        Client("key", "http://127.0.0.1:9", max_retries=0).ping()
+
+
+def test_ids_of_conversations_are_never_those_of_another_service(call):
+    services = [MemoryService(bots={"bot_1": {}}) for _ in range(2)]
+    assert len({call(service, ask).conversation_id for service in services}) == 2

@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from calls import KEY
+from knowledge_bot import Client
+from knowledge_bot.testing import MemoryService
 from remembering_bots import Bots
 from scripted_server import Received, Reply, ScriptedServer, answer
 
@@ -58,6 +61,22 @@ def _no_service_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
 def _no_measuring_of_children(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pytest that a test starts is no worker of the run whose coverage is measured."""
     monkeypatch.delenv("SLIPCOVER_ENABLED", raising=False)
+
+
+@pytest.fixture
+def service() -> MemoryService:
+    """A service in memory, with bots and collections that the tests' calls name."""
+    return MemoryService(
+        bots={"bot_1": {"When do you open?": "At nine."}, "bot_2": {}},
+        collections={"col_1": "House", "col_2": "Garden"},
+    )
+
+
+@pytest.fixture
+def client(service: MemoryService) -> Iterator[Client]:
+    """A client of `service`."""
+    with Client(KEY, "https://service.test", transport=service.transport) as client:
+        yield client
 
 
 @pytest.fixture
