@@ -35,9 +35,7 @@ from knowledge_bot import (
     ServerError,
 )
 from knowledge_bot.adapters import tool_name, tool_names
-from knowledge_bot.checks import CheckStop, Question
-from knowledge_bot.ingest import IncompleteIngestionError, Ledger, Text, ingest
-from knowledge_bot.testing import MemoryService
+from knowledge_bot.ingest import IncompleteIngestionError, Ledger
 from scripted_server import answer, close, then
 
 OTHERS = {
@@ -359,17 +357,6 @@ def test_the_best_of_each_bot_come_in_turn_and_each_once(retriever_of, retrieve,
     assert [one.id for one in about] == ["pas_1", "pas_2", "pas_3"]
 
 
-def test_what_a_ledger_does_not_know_of_a_passages_source_is_said(
-    retriever_of, retrieve, searched, tmp_path
-):
-    ledger, memory = tmp_path / "ledger.db", MemoryService()
-    with Client(KEY, "https://service.test", transport=memory.transport) as client:
-        ingest(client, [Text(name="1.md", content="x")], collections="col_default", ledger=ledger)
-    (found,) = retrieve(retriever_of(searched(bot_1=[passage(1)]), "bot_1", ledger=ledger))
-    (freshness,) = found.fields["freshness"]
-    assert (freshness["source_id"], freshness["verdict"]) == ("src_1", "unknown")
-
-
 CITING = {
     **MESSAGE,
     "answer": "At nine.\n\nSources: hours.md",
@@ -475,53 +462,6 @@ def test_a_function_that_finds_no_question_is_an_error_before_anything_is_sent(
         prompted(client, lambda _: found, awaited=False)
     assert caught.value.argument == "question"
     assert server.requests == []
-
-
-# Checks -------------------------------------------------------------------------------------------
-
-OPEN = Question(ask="When do you open?", contains="9:30", sources="hours.md")
-LEADS = Question(ask="Who leads it?", contains="Mia")
-ANSWERS = {OPEN.ask: "At 9:30.\n\nSources: hours.md", LEADS.ask: "Max does."}
-
-
-@pytest.fixture(params=["langchain model", "langchain retriever", "llama-index query engine"])
-def checked(request):
-    """`checked(server, questions, **options)`: the report on a class, by either function."""
-    face = FACES[request.param]
-    module = import_module(face.package)
-    name = "check_runnable" if face.package == LANGCHAIN else "check_query_engine"
-
-    def run(server, questions, *, awaited=False, **options):
-        asking = face.make(Client(KEY, server.url, max_retries=0))
-        if awaited:
-            return asyncio.run(getattr(module, f"a{name}")(asking, questions, **options))
-        return getattr(module, name)(asking, questions, **options)
-
-    return run
-
-
-def replying(request):
-    asked = request.json()["value"]["content"]
-    return answer(body={**MESSAGE, "answer": ANSWERS[asked]})
-
-
-@awaited_or_not
-def test_every_class_gets_the_verdicts_of_its_bot(checked, scripted, awaited):
-    report = checked(scripted(reply_to=replying), [OPEN, LEADS], awaited=awaited)
-    assert [str(one.verdict) for one in report.results] == ["passed", "failed"]
-
-
-@awaited_or_not
-def test_a_lost_answer_may_have_been_sent(checked, scripted, awaited):
-    (result,) = checked(scripted(close), [OPEN], awaited=awaited).results
-    assert str(result.verdict) == "unanswered"
-    assert result.error.delivery is Delivery.UNKNOWN
-
-
-def test_an_account_without_means_ends_a_check(checked, scripted):
-    report = checked(scripted(answer(402)), [OPEN, LEADS], concurrency=1, wait=60)
-    assert report.stopped is CheckStop.PAYMENT
-    assert [str(one.verdict) for one in report.results] == ["unanswered", "unasked"]
 
 
 # Tools --------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ with the names.
 """
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -114,15 +114,6 @@ class Answer:
         if self.listed is not None:
             return self.listed
         return tuple(filter(None, (name.strip() for name in self.sources.split(", "))))
-
-    def with_sources(self, names: "Sequence[str]") -> "Answer":
-        """Return it with names of sources that came beside it.
-
-        Names that a framework has from this text come in parts where one has a comma in it; then
-        they are read in the text.
-        """
-        given = tuple(names)
-        return self if given in ((), self.source_names) else replace(self, listed=given)
 
     def names(self, source: str) -> bool:
         """Return whether the answer names a source; capitals do not matter."""

@@ -6,23 +6,17 @@ answer itself.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 from knowledge_bot._answers import Answer
 from knowledge_bot._client import AsyncClient, Client
 from knowledge_bot._endpoints import MOST_PASSAGES
-from knowledge_bot._freshness import freshness_of, with_freshness
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.models import Message, Passage
-
-if TYPE_CHECKING:
-    from knowledge_bot.ingest import Ledger
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +28,7 @@ class Retrieved:
         text: what it says.
         fields: what frameworks keep beside it, as new plain values. Of a passage `bot_id`,
             `source`: the source's name, `source_id`, `url`, `revision`, `passage_id`, `score` and
-            `found`; of an answer what `Answer.as_dict` returns. With a ledger `freshness` as well,
-            None if that could not be read.
+            `found`; of an answer what `Answer.as_dict` returns.
     """
 
     id: str
@@ -52,7 +45,6 @@ class Retrieval:
         limit: how many passages at most, of all bots.
         answers: how many bots are asked at most, where no passages are searched for.
         relevant: whether what is not about the question is left out.
-        ledger: what the sources were ingested with.
     """
 
     # As much as prompts have room for.
@@ -62,7 +54,6 @@ class Retrieval:
     limit: int = DEFAULT
     answers: int | None = None
     relevant: bool = False
-    ledger: "Ledger | None" = None
 
     @property
     def is_of_one(self) -> bool:
@@ -84,40 +75,26 @@ class Retrieval:
         if "passages" in client.extensions():
             count = min(self.limit, MOST_PASSAGES)
             found = [client.search(query, bot_id=bot, limit=count) for bot in self.bots]
-            return self._found(client.base_url, found)
+            return self._found(found)
         bots = self.bots[: self.answers]
-        return self._answered(client.base_url, ask_bots(client, bots, query))
+        return self._answered(ask_bots(client, bots, query))
 
     async def aget(self, client: AsyncClient, query: str) -> list[Retrieved]:
         """Retrieve as `get` does, without blocking; cancelling it cancels every question."""
         if "passages" in await client.extensions():
             count = min(self.limit, MOST_PASSAGES)
             found = [await client.search(query, bot_id=bot, limit=count) for bot in self.bots]
-            return await self._off_the_loop(self._found, client.base_url, found)
-        answers = await aask_bots(client, self.bots[: self.answers], query)
-        return await self._off_the_loop(self._answered, client.base_url, answers)
+            return self._found(found)
+        return self._answered(await aask_bots(client, self.bots[: self.answers], query))
 
-    async def _off_the_loop(
-        self, read: Callable[[str, T], list[Retrieved]], service: str, found: T
-    ) -> list[Retrieved]:
-        if self.ledger is None:
-            return read(service, found)
-        return await asyncio.to_thread(read, service, found)
-
-    def _found(self, service: str, found: Sequence[Sequence[Passage]]) -> list[Retrieved]:
+    def _found(self, found: Sequence[Sequence[Passage]]) -> list[Retrieved]:
         best = _in_turn(self.bots, found, self.limit)
-        return self._kept(_retrieved(bot, one, self._freshness(service, one)) for bot, one in best)
+        return self._kept(_retrieved(bot, one) for bot, one in best)
 
-    def _freshness(self, service: str, one: Passage) -> dict[str, Any]:
-        if self.ledger is None:
-            return {}
-        named = {"id": one.source_id, "name": one.name, "revision": one.revision}
-        return {"freshness": freshness_of({"sources": [named]}, self.ledger, service)}
-
-    def _answered(self, service: str, answers: Sequence[Message]) -> list[Retrieved]:
+    def _answered(self, answers: Sequence[Message]) -> list[Retrieved]:
         found: list[Retrieved] = []
         for bot, message in zip(self.bots, answers, strict=False):
-            answer = Answer.of(with_freshness(message, self.ledger, service))
+            answer = Answer.of(message)
             found += cited_in(bot, answer)[: self.limit] or [
                 Retrieved(message.id, answer.text, answer.as_dict(bot))
             ]
@@ -144,18 +121,11 @@ def bots_named(bot_id: str | None, bot_ids: Sequence[str] | None) -> list[str]:
 
 
 def cited_in(bot_id: str, answer: Answer) -> list[Retrieved]:
-    """Return the passages that a bot's answer names, with the freshness that it tells of them."""
-    found = []
-    for one in answer.cited:
-        more: dict[str, Any] = {}
-        if answer.message is not None and "freshness" in (answer.message.model_extra or {}):
-            told = answer.freshness
-            more["freshness"] = told and [of for of in told if of["source_id"] == one.source_id]
-        found.append(_retrieved(bot_id, one, more))
-    return found
+    """Return the passages that a bot's answer names."""
+    return [_retrieved(bot_id, one) for one in answer.cited]
 
 
-def _retrieved(bot_id: str, one: Passage, more: dict[str, Any]) -> Retrieved:
+def _retrieved(bot_id: str, one: Passage) -> Retrieved:
     fields = {
         "bot_id": bot_id,
         "source": one.name,
@@ -166,7 +136,7 @@ def _retrieved(bot_id: str, one: Passage, more: dict[str, Any]) -> Retrieved:
         "score": one.score,
         "found": one.found is not False,
     }
-    return Retrieved(one.id, one.text, {**fields, **more})
+    return Retrieved(one.id, one.text, fields)
 
 
 def ask_bots(client: Client, bot_ids: Sequence[str], content: str) -> list[Message]:

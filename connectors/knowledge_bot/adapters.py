@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from knowledge_bot._tool_names import tool_descriptions, tool_name, tool_names
     from knowledge_bot.checks._files import parse_questions
     from knowledge_bot.checks._questions import question_of
-    from knowledge_bot.checks._run import acheck_function, check_function
     from knowledge_bot.ingest._ledger import remove
     from knowledge_bot.ingest._plan import OnUnknown
     from knowledge_bot.ingest._run import SharedOptions, check_names, shared_options
@@ -54,13 +53,11 @@ __all__ = [
     "SyncOptions",
     "Texts",
     "WithoutEffect",
-    "acheck_function",
     "allow_connections",
     "async_twin",
     "awith_freshness",
     "bots_named",
     "check_announced",
-    "check_function",
     "check_names",
     "check_number",
     "cited_in",
@@ -104,7 +101,6 @@ _HOMES = {
     "_tool_names": ("tool_descriptions", "tool_name", "tool_names"),
     "checks._files": ("parse_questions",),
     "checks._questions": ("question_of",),
-    "checks._run": ("acheck_function", "check_function"),
     "ingest._plan": ("OnUnknown",),
     "ingest._ledger": ("remove",),
     "ingest._run": ("SharedOptions", "check_names", "shared_options"),

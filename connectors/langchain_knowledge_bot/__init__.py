@@ -6,7 +6,6 @@ from knowledge_bot.adapters import lazy_names, require
 
 if TYPE_CHECKING:
     from langchain_knowledge_bot.chat_models import ChatKnowledgeBot
-    from langchain_knowledge_bot.checks import acheck_runnable, check_runnable
     from langchain_knowledge_bot.collections import KnowledgeBotCollection
     from langchain_knowledge_bot.retrievers import KnowledgeBotRetriever
     from langchain_knowledge_bot.tools import KnowledgeBotTool, KnowledgeBotToolkit
@@ -19,13 +18,10 @@ __all__ = [
     "KnowledgeBotRetriever",
     "KnowledgeBotTool",
     "KnowledgeBotToolkit",
-    "acheck_runnable",
-    "check_runnable",
 ]
 
 _HOMES = {
     "chat_models": ("ChatKnowledgeBot",),
-    "checks": ("acheck_runnable", "check_runnable"),
     "collections": ("KnowledgeBotCollection",),
     "retrievers": ("KnowledgeBotRetriever",),
     "tools": ("KnowledgeBotTool", "KnowledgeBotToolkit"),

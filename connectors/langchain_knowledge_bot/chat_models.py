@@ -18,15 +18,13 @@ from langchain_core.messages import (
     AIMessage,
     AIMessageChunk,
     BaseMessage,
-    HumanMessage,
-    SystemMessage,
 )
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.rate_limiters import BaseRateLimiter
-from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
+from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AliasChoices, ConfigDict, Field, model_validator
 from typing_extensions import Unpack, override
 
 from knowledge_bot import ConfigurationError, __version__
@@ -41,7 +39,6 @@ from knowledge_bot.conversations import (
     Heads,
     History,
     OnFork,
-    OnTrim,
     Reply,
     Said,
     chosen_question,
@@ -51,36 +48,17 @@ from langchain_knowledge_bot.connection import (
     Connection,
     ConnectionFields,
     HeadsField,
-    LedgerField,
     traced,
 )
 from langchain_knowledge_bot.messages import PROVIDER, message_fields, said_in
 from langchain_knowledge_bot.model_errors import AskedOnce, as_chat_errors
 
-if TYPE_CHECKING:
-    from knowledge_bot.ingest import Ledger
-
 _CALL_ARGUMENTS = ("bot_id", "model", "conversation_id", "stop")
 _TOOL_ARGUMENTS = ("functions", "parallel_tool_calls", "tool_choice", "tools")
 
 _NO_TOOLS = (
-    "A bot of the Knowledge-Bot Service answers in text and calls no tools. Bind the tools to "
-    "another model, and give it the bot as one of them: KnowledgeBotTool(bot_id=...)"
-)
-_NO_STRUCTURE = (
-    "A bot of the Knowledge-Bot Service answers in text. Name a model that extracts the structure: "
-    "bot.with_structured_output(schema, judge=other_model)"
-)
-_NO_AGENT = (
-    "A bot of the Knowledge-Bot Service answers in text, so it cannot be an agent with "
-    "response_format=. Give the agent another model, and the bot as one of its tools: "
-    "KnowledgeBotTool(bot_id=...); or ask the bot alone with "
-    "bot.with_structured_output(schema, judge=other_model)"
-)
-
-_JUDGE = (
-    "A knowledge bot has answered a question in words. Put what the answer says into the requested "
-    "structure. Add nothing that the answer does not say."
+    "A bot of the Knowledge-Bot Service answers in text; it calls no tools and fills no schema. "
+    "Bind these to another model, and give it the bot as a tool: KnowledgeBotTool(bot_id=...)"
 )
 
 
@@ -90,10 +68,8 @@ class ChatFields(ConnectionFields, WithoutEffect, total=False):
     conversation_id: str | None
     history: History
     on_fork: OnFork
-    on_trim: OnTrim
     question: Callable[[Sequence[BaseMessage]], str] | None
     heads: Heads | str | PathLike[str] | None
-    ledger: "Ledger | str | PathLike[str] | None"
     stop: list[str] | None
     cache: BaseCache | bool | None
     # the framework's
@@ -141,14 +117,11 @@ class ChatKnowledgeBot(AskedOnce[LanguageModelInput, AIMessage], BaseChatModel, 
             The bot, `bot_…`. Also named `model`.
         conversation_id: str | None
             The conversation for lists without an answer of the bot; by default each starts one.
-        history: "transcript" | "latest" | "replay" | "error"
+        history: "transcript" | "latest" | "error"
             What is sent if there is more than a question: a transcript of everything, the newest
-            question alone, the user's messages one by one, or nothing: it raises.
-        on_fork: "new" | "continue" | "error"
-            Where a fork is sent: into a new conversation, into the old one, or nowhere: it raises.
-        on_trim: "continue" | "new"
-            Where a list is sent whose beginning was removed. "new" also for what a user deleted on
-            purpose; then each later turn of a list that stays trimmed is sent as a whole.
+            question alone, or nothing: it raises.
+        on_fork: "new" | "error"
+            Where a fork is sent: into a new conversation, or nowhere: it raises.
         question: Callable[[Sequence[BaseMessage]], str] | None
             Returns the question of a list of messages, which is sent in place of the last human
             message. For bots of services that search for all of a prompt, with its instructions and
@@ -156,9 +129,6 @@ class ChatKnowledgeBot(AskedOnce[LanguageModelInput, AIMessage], BaseChatModel, 
         heads: Heads | str | PathLike | None
             Where the last answer of each conversation is kept: `knowledge_bot.conversations.Heads`,
             or their address, `sqlite:///file` or `postgresql://…`.
-        ledger: Ledger | str | PathLike | None
-            What the bot's sources were ingested with (a `knowledge_bot.ingest.Ledger`, its address
-            or the path of a SQLite file): answers then say how current each source is.
         stop: list[str] | None
             The answer is cut before the first of these; the service writes it whole.
         cache: BaseCache | bool | None
@@ -236,10 +206,6 @@ class ChatKnowledgeBot(AskedOnce[LanguageModelInput, AIMessage], BaseChatModel, 
         }
         ```
 
-        With a `ledger` there is also `freshness`: for each source its `name`, `source_id`,
-        `verdict` ("current", "changed", "moved", "gone" or "unknown") and `as_of`; None if the
-        ledger could not be read, which the log explains. See `knowledge_bot.ingest.Freshness`.
-
         Sources are also `annotations` of the message's `content_blocks`, of type "citation" with
         the source's name as `title`, and as `url` and `cited_text` what the service says of them
         beside: the address of a page, and the passage that the answer was given from. The message's
@@ -248,13 +214,9 @@ class ChatKnowledgeBot(AskedOnce[LanguageModelInput, AIMessage], BaseChatModel, 
         The service counts no tokens, so there is no `usage_metadata`.
 
     Tools and structured output:
-        A bot answers in text and calls no tools. Give it to an agent as a tool instead, see
-        `KnowledgeBotTool`; for structured output, let another model read its answer.
-
-        ```python
-        structured = bot.with_structured_output(Hours, judge=another_model)
-        structured.invoke("When does the office open?")
-        ```
+        A bot answers in text: it calls no tools and fills no schema, so `bind_tools` and
+        `with_structured_output` raise NotImplementedError. Give the bot to an agent as a tool
+        instead, see `KnowledgeBotTool`.
 
     Raises:
         pydantic.ValidationError: from the constructor: no key or no base URL, or a field is
@@ -272,10 +234,8 @@ class ChatKnowledgeBot(AskedOnce[LanguageModelInput, AIMessage], BaseChatModel, 
     conversation_id: str | None = None
     history: History = "transcript"
     on_fork: OnFork = "new"
-    on_trim: OnTrim = "continue"
     question: Callable[[Sequence[BaseMessage]], str] | None = Field(default=None, exclude=True)
     heads: HeadsField = None
-    ledger: LedgerField = None
     stop: list[str] | None = None
     cache: BaseCache | bool | None = Field(default=False, exclude=True)
 
@@ -372,9 +332,7 @@ class ChatKnowledgeBot(AskedOnce[LanguageModelInput, AIMessage], BaseChatModel, 
 
     def _conversations(self) -> Conversations:
         heads = Heads.of(self._sync) if self.heads is None else self.heads
-        return Conversations(
-            heads, self.history, self.on_fork, on_trim=self.on_trim, ledger=self.ledger
-        )
+        return Conversations(heads, self.history, self.on_fork)
 
     @override
     def bind_tools(
@@ -384,76 +342,11 @@ class ChatKnowledgeBot(AskedOnce[LanguageModelInput, AIMessage], BaseChatModel, 
         tool_choice: str | None = None,
         **kwargs: Any,
     ) -> Runnable[LanguageModelInput, AIMessage]:
-        """Raise NotImplementedError: a bot calls no tools."""
-        # An agent binds its answer's structure as a tool that must be called.
-        structured = tool_choice is not None or "response_format" in kwargs
-        raise NotImplementedError(_NO_AGENT if structured else _NO_TOOLS)
+        """Raise NotImplementedError: a bot calls no tools.
 
-    @override
-    def with_structured_output(
-        self,
-        schema: dict[str, Any] | type,
-        *,
-        judge: BaseChatModel | None = None,
-        include_raw: bool = False,
-        **kwargs: Any,
-    ) -> Runnable[LanguageModelInput, dict[str, Any] | BaseModel]:
-        """Return this model with another one that extracts a structure from its answers.
-
-        The bot is asked once; the judge gets only the question and the bot's answer.
-
-        Args:
-            schema: the structure, as the judge takes it: a pydantic model, a
-                `TypedDict` or a JSON schema.
-            judge: a chat model with structured output.
-            include_raw: return a dict of `raw`, the bot's message, `parsed` and `parsing_error`.
-            **kwargs: `method`, `strict` and the like of the judge's `with_structured_output`.
-
-        Returns:
-            A runnable that takes the bot's input and returns what the judge's
-            `with_structured_output` does. The arguments of a call, such as `model` and
-            `conversation_id`, go to the bot. `configurable_fields` have no effect on it: name
-            another bot in the call.
-
-        Raises:
-            NotImplementedError: there is no judge, or the judge has no structured output either.
-            TypeError: the judge is not a chat model.
+        The framework's `with_structured_output` and agents bind a schema as a tool.
         """
-        if judge is None:
-            raise NotImplementedError(_NO_STRUCTURE)
-        if not isinstance(judge, BaseChatModel):
-            raise TypeError(
-                f"judge: expected a chat model with structured output, not {type(judge).__name__}"
-            )
-        try:
-            reader: Runnable[Any, Any] = judge.with_structured_output(
-                schema, include_raw=include_raw, **kwargs
-            )
-        except NotImplementedError as error:
-            raise NotImplementedError(
-                f"judge: {type(judge).__name__} has no structured output; name a chat model that "
-                "has it, or that calls tools"
-            ) from error
-
-        def read(value: Any, config: RunnableConfig, **arguments: Any) -> Any:
-            raw = self.invoke(value, config, **arguments)
-            found = reader.invoke(self._for_the_judge(value, raw), config)
-            return {**found, "raw": raw} if include_raw else found
-
-        async def aread(value: Any, config: RunnableConfig, **arguments: Any) -> Any:
-            raw = await self.ainvoke(value, config, **arguments)
-            found = await reader.ainvoke(self._for_the_judge(value, raw), config)
-            return {**found, "raw": raw} if include_raw else found
-
-        return RunnableLambda(read, aread)
-
-    def _for_the_judge(self, value: LanguageModelInput, raw: BaseMessage) -> list[BaseMessage]:
-        """Return the user's last message and the bot's answer, as the judge gets them."""
-        messages = self._convert_input(value).to_messages()
-        said = (each.text for each in reversed(messages) if isinstance(each, HumanMessage))
-        question = next(said, messages[-1].text if messages else "")
-        content = f"Question:\n{question}\n\nAnswer:\n{raw.text}"
-        return [SystemMessage(_JUDGE), HumanMessage(content)]
+        raise NotImplementedError(_NO_TOOLS)
 
     @override
     def get_num_tokens_from_messages(
@@ -493,7 +386,6 @@ class ChatKnowledgeBot(AskedOnce[LanguageModelInput, AIMessage], BaseChatModel, 
             "conversation_id": self.conversation_id,
             "history": self.history,
             "on_fork": self.on_fork,
-            "on_trim": self.on_trim,
             "question": self.question,
             "stop": self.stop,
         }

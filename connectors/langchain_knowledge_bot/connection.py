@@ -25,7 +25,6 @@ from knowledge_bot.adapters import (
     BASE_URL_VARIABLE,
     async_twin,
     configuration_of,
-    ledger_of,
     shared_client,
 )
 from knowledge_bot.conversations import Heads, HeadsError
@@ -61,12 +60,6 @@ HeadsField: TypeAlias = Annotated[
     Heads | None, BeforeValidator(_heads), Field(exclude=True, repr=False)
 ]
 """A field for `Heads`; takes them or their address."""
-
-
-LedgerField: TypeAlias = Annotated[
-    Any, BeforeValidator(lambda given: given and ledger_of(given)), Field(exclude=True, repr=False)
-]
-"""A field for a ledger that answers are compared with; takes it or its address."""
 
 
 class ConnectionFields(TypedDict, total=False):

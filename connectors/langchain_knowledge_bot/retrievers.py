@@ -17,13 +17,8 @@ from knowledge_bot import (
     RateLimitError,
 )
 from knowledge_bot.adapters import Retrieval, Retrieved, bots_named
-from langchain_knowledge_bot.connection import Connection, ConnectionFields, LedgerField, traced
+from langchain_knowledge_bot.connection import Connection, ConnectionFields, traced
 from langchain_knowledge_bot.model_errors import AskedOnce, as_chat_errors
-
-if TYPE_CHECKING:
-    from os import PathLike
-
-    from knowledge_bot.ingest import Ledger
 
 
 class RetrieverFields(ConnectionFields, total=False):
@@ -31,7 +26,6 @@ class RetrieverFields(ConnectionFields, total=False):
 
     k: int | None
     drop_refusals: bool
-    ledger: "Ledger | str | PathLike[str] | None"
     # the framework's
     name: str | None
     tags: list[str] | None
@@ -61,9 +55,6 @@ class KnowledgeBotRetriever(AskedOnce[str, list[Document]], BaseRetriever, Conne
         drop_refusals: bool
             Leave out what is not about the question: passages of a search that found nothing, and
             answers that say so, which are of no use in a prompt or an ensemble. False by default.
-        ledger: Ledger | str | PathLike | None
-            What the bots' sources were ingested with (a `knowledge_bot.ingest.Ledger`, its address
-            or the path of a SQLite file): documents then say how current each source is.
         api_key, base_url, timeout, max_retries, client, async_client
             How the service is reached, see `Connection`.
 
@@ -86,8 +77,7 @@ class KnowledgeBotRetriever(AskedOnce[str, list[Document]], BaseRetriever, Conne
         `score`: higher for what fits better, among those of one bot, and `found`: False if nothing
         of the search is about the question. Of an answer `bot_id`, `conversation_id`, `message_id`
         (also the document's id), `created_at` in Unix milliseconds, `sources`: the names of the
-        answer's sources, and `found`: False if the bot says that it found nothing. With a `ledger`
-        also `freshness`, as in the metadata of `ChatKnowledgeBot`.
+        answer's sources, and `found`: False if the bot says that it found nothing.
 
     Use within a chain:
         ```python
@@ -116,7 +106,6 @@ class KnowledgeBotRetriever(AskedOnce[str, list[Document]], BaseRetriever, Conne
     bot_ids: list[str] | None = None
     k: PositiveInt | None = None
     drop_refusals: bool = False
-    ledger: LedgerField = None
 
     if TYPE_CHECKING:
 
@@ -165,7 +154,6 @@ class KnowledgeBotRetriever(AskedOnce[str, list[Document]], BaseRetriever, Conne
             limit=limit or Retrieval.DEFAULT,
             answers=limit,
             relevant=self.drop_refusals,
-            ledger=self.ledger,
         )
 
 

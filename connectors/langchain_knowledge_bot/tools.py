@@ -38,13 +38,9 @@ from langchain_knowledge_bot.connection import (
     Connection,
     ConnectionFields,
     HeadsField,
-    LedgerField,
     traced,
 )
 from langchain_knowledge_bot.model_errors import PASSING, AskedOnce, as_chat_error
-
-if TYPE_CHECKING:
-    from knowledge_bot.ingest import Ledger
 
 # The agent gets these errors and may continue: with another question, later, or without this bot.
 # Any other error needs a person, and ends the run.
@@ -72,7 +68,6 @@ class ConversationFields(ConnectionFields, total=False):
 
     conversation: Literal["new", "continue"]
     heads: Heads | str | PathLike[str] | None
-    ledger: "Ledger | str | PathLike[str] | None"
 
 
 class Conversing(Connection):
@@ -80,7 +75,6 @@ class Conversing(Connection):
 
     conversation: Literal["new", "continue"] = "new"
     heads: HeadsField = None
-    ledger: LedgerField = None
 
 
 class ToolFields(ConversationFields, total=False):
@@ -129,8 +123,6 @@ class KnowledgeBotTool(AskedOnce[str | dict[str, Any] | ToolCall, Any], BaseTool
         heads: Heads | str | PathLike | None
             For "continue": where the last answer of each conversation is kept, as for
             `ChatKnowledgeBot`. By default in this process; name a database if there are several.
-        ledger: Ledger | str | PathLike | None
-            As for `ChatKnowledgeBot`: the artifact then also has the sources' `freshness`.
         handle_tool_error: bool | str | Callable
             By default True: the agent gets the error of a failed question, with status "error".
         api_key, base_url, timeout, max_retries, client, async_client
@@ -244,7 +236,7 @@ class KnowledgeBotTool(AskedOnce[str | dict[str, Any] | ToolCall, Any], BaseTool
 
     def _conversations(self) -> Conversations:
         heads = Heads.of(self._sync) if self.heads is None else self.heads
-        return Conversations(heads, ledger=self.ledger)
+        return Conversations(heads)
 
     def _result(self, reply: Reply) -> tuple[str, dict[str, Any]]:
         # Plain values: a checkpoint restores other classes as dicts.
@@ -273,7 +265,7 @@ class KnowledgeBotToolkit(BaseToolkit, Conversing):
         descriptions: Mapping[str, str]
             What each bot knows, by its id: agents choose by it, and the service only gives a bot's
             name.
-        conversation, heads, ledger
+        conversation, heads
             As for each `KnowledgeBotTool`.
         api_key, base_url, timeout, max_retries, client, async_client
             How the service is reached, see `Connection`.
@@ -338,7 +330,6 @@ class KnowledgeBotToolkit(BaseToolkit, Conversing):
                 description=description,
                 conversation=self.conversation,
                 heads=self.heads,
-                ledger=self.ledger,
                 client=self._sync,
                 async_client=self.async_client,
             )

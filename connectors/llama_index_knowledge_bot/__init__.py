@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from knowledge_bot.adapters import lazy_names, require
 
 if TYPE_CHECKING:
-    from llama_index_knowledge_bot.checks import acheck_query_engine, check_query_engine
     from llama_index_knowledge_bot.engines import KnowledgeBotChatEngine, KnowledgeBotQueryEngine
     from llama_index_knowledge_bot.llm import KnowledgeBotLLM
     from llama_index_knowledge_bot.retriever import KnowledgeBotRetriever
@@ -21,13 +20,10 @@ __all__ = [
     "KnowledgeBotQueryEngine",
     "KnowledgeBotRetriever",
     "KnowledgeBotToolSpec",
-    "acheck_query_engine",
     "bot_tools",
-    "check_query_engine",
 ]
 
 _HOMES = {
-    "checks": ("acheck_query_engine", "check_query_engine"),
     "engines": ("KnowledgeBotChatEngine", "KnowledgeBotQueryEngine"),
     "llm": ("KnowledgeBotLLM",),
     "retriever": ("KnowledgeBotRetriever",),

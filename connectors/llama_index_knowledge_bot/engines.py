@@ -5,7 +5,7 @@ import os
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.llms.types import (
@@ -40,9 +40,6 @@ from llama_index_knowledge_bot.messages import (
 )
 from llama_index_knowledge_bot.turns import Turns
 
-if TYPE_CHECKING:
-    from knowledge_bot.ingest import Ledger
-
 
 class KnowledgeBotQueryEngine(BaseQueryEngine):
     """A bot that answers questions one by one, for queries, routers, agents and workflows.
@@ -74,7 +71,6 @@ class KnowledgeBotQueryEngine(BaseQueryEngine):
             `KNOWLEDGE_BOT_API_KEY`.
         async_client: the client of asynchronous calls; by default one with the settings of
             `client`. Required if `client` sends with its own `http_client`.
-        ledger: as for `KnowledgeBotLLM`: the metadata then also hold the sources' `freshness`.
         callback_manager: the framework's handlers of events; by default those of its `Settings`.
 
     Raises:
@@ -89,7 +85,6 @@ class KnowledgeBotQueryEngine(BaseQueryEngine):
         *,
         client: Client | None = None,
         async_client: AsyncClient | None = None,
-        ledger: "Ledger | str | os.PathLike[str] | None" = None,
         callback_manager: CallbackManager | None = None,
     ) -> None:
         super().__init__(callback_manager or Settings.callback_manager)
@@ -97,7 +92,6 @@ class KnowledgeBotQueryEngine(BaseQueryEngine):
             bot_id,
             client=client,
             async_client=async_client,
-            ledger=ledger,
             callback_manager=self.callback_manager,
         )
 
@@ -232,8 +226,7 @@ class KnowledgeBotChatEngine(BaseChatEngine):
         heads: where the last answer of each conversation is kept: `Heads`, or the address of a
             database that workers share, such as `sqlite:///heads.db` or `postgresql://…`.
         on_fork: where a turn goes if its conversation has continued without this engine: "new" into
-            a new conversation; "continue" into the old one anyway; "error" nowhere: it raises.
-        ledger: as for `KnowledgeBotLLM`: the metadata then also hold the sources' `freshness`.
+            a new conversation; "error" nowhere: it raises.
         callback_manager: the framework's handlers of events; by default those of its `Settings`.
 
     Raises:
@@ -256,7 +249,6 @@ class KnowledgeBotChatEngine(BaseChatEngine):
         chat_history: Sequence[ChatMessage] = (),
         heads: Heads | str | os.PathLike[str] | None = None,
         on_fork: OnFork = "new",
-        ledger: "Ledger | str | os.PathLike[str] | None" = None,
         callback_manager: CallbackManager | None = None,
     ) -> None:
         if on_fork not in get_args(OnFork):
@@ -272,7 +264,6 @@ class KnowledgeBotChatEngine(BaseChatEngine):
             bot_id,
             client=client,
             async_client=async_client,
-            ledger=ledger,
             callback_manager=self.callback_manager,
         )
         self._conversation = _Conversation.restored(conversation_id, message_id, chat_history)
@@ -359,7 +350,7 @@ class KnowledgeBotChatEngine(BaseChatEngine):
 
     def _conversations(self) -> Conversations:
         heads = self._heads or Heads.of(self._llm.clients.blocking)
-        return Conversations(heads, on_fork=self._on_fork, ledger=self._llm.ledger)
+        return Conversations(heads, on_fork=self._on_fork)
 
     def _opened(
         self, text: str, chat_history: list[ChatMessage] | None

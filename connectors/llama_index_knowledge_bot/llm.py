@@ -1,7 +1,7 @@
 """A bot as a language model."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, get_args
+from typing import Any, TypeAlias, TypeVar, get_args
 
 from llama_index.core.base.llms.types import (
     ChatMessage,
@@ -14,30 +14,17 @@ from llama_index.core.base.llms.types import (
     LLMMetadata,
     MessageRole,
 )
-from llama_index.core.bridge.pydantic import BaseModel, Field
+from llama_index.core.bridge.pydantic import Field
 from llama_index.core.llms.callbacks import llm_chat_callback, llm_completion_callback
 from llama_index.core.llms.llm import LLM
-from llama_index.core.llms.structured_llm import StructuredLLM
-from llama_index.core.prompts import BasePromptTemplate, PromptTemplate
+from llama_index.core.types import PydanticProgramMode
 
 from knowledge_bot import AsyncClient, Client, ConfigurationError, Message
-from knowledge_bot.adapters import (
-    Answer,
-    identifier,
-    ledger_of,
-    with_effect,
-)
+from knowledge_bot.adapters import Answer, identifier, with_effect
 from knowledge_bot.conversations import Conversations, Heads, History, Said, chosen_question
 from knowledge_bot.transcripts import Turn, read, render
 from llama_index_knowledge_bot.clients import Clients, with_clients
 from llama_index_knowledge_bot.messages import FollowingMessage, said_of
-
-if TYPE_CHECKING:
-    import os
-
-    from knowledge_bot.ingest import Ledger
-
-_Model = TypeVar("_Model", bound=BaseModel)
 
 _Piece = TypeVar("_Piece")
 
@@ -55,16 +42,6 @@ _INSIDE = (
 
 # Arguments of `KnowledgeBotChatEngine`, which may have been meant.
 _CHAT_ENGINE_ARGUMENTS = ("chat_history", "heads", "message_id", "on_fork")
-
-_NO_STRUCTURE = (
-    "a bot answers in text and fills no schema; let another model read its answer: "
-    "KnowledgeBotLLM(…, judge=other_llm). Nothing was sent"
-)
-
-_JUDGE = PromptTemplate(
-    "A question was answered. Extract what is requested from the answer alone.\n\n"
-    "Question:\n{question}\n\nAnswer:\n{answer}\n"
-)
 
 
 class KnowledgeBotLLM(LLM):
@@ -104,17 +81,11 @@ class KnowledgeBotLLM(LLM):
             `client`. Required if `client` sends with its own `http_client`.
         history: what is sent if there is more than a question: "transcript" all of it, as one text
             that the service reads (see `knowledge_bot.transcripts`); "latest" the newest question
-            alone; "replay" each of the user's messages by itself, with the answer to the last one
-            as the result; "error" nothing: it raises.
+            alone; "error" nothing: it raises.
         question: returns the question of a list of messages, or of a prompt as one message; it is
             sent in place of the user's last message. For bots of services that search for all of a
             prompt, with its instructions and its context; the embedded service finds the question
             by itself.
-        ledger: what the bot's sources were ingested with (a `knowledge_bot.ingest.Ledger`, its
-            address or the path of a SQLite file): `additional_kwargs` then also hold their
-            `freshness`: the `name`, `source_id`, `verdict` and `as_of` of each.
-        judge: another LLM, which fills the schema of `structured_predict` and `as_structured_llm`
-            from the bot's answer. Without it these raise.
         context_window: how many tokens of text components may put into one message; the service
             states no limit (interface section 8).
         is_chat_model: whether components call `chat` rather than `complete`.
@@ -124,8 +95,8 @@ class KnowledgeBotLLM(LLM):
 
     Raises:
         ConfigurationError: there is no base URL, an argument is unknown or cannot be used, a
-            message holds more than text, a list has no question or cannot be sent under `history`,
-            or a schema has no `judge`. Nothing was sent.
+            message holds more than text, or a list has no question or cannot be sent under
+            `history`. Nothing was sent.
         KnowledgeBotError: from a call, as the client raised it; `delivery` says whether the service
             may have acted.
     """
@@ -134,11 +105,11 @@ class KnowledgeBotLLM(LLM):
     history: History = "transcript"
     context_window: int = 8192
     is_chat_model: bool = False
+    # Nothing that fills a schema is sent: the framework says that the model calls no functions.
+    pydantic_program_mode: PydanticProgramMode = PydanticProgramMode.FUNCTION
     question: Callable[[Sequence[ChatMessage]], str] | None = Field(
         default=None, exclude=True, repr=False
     )
-    judge: LLM | None = Field(default=None, exclude=True, repr=False)
-    ledger: Any = Field(default=None, exclude=True, repr=False)
     clients: Clients = Field(exclude=True, repr=False)
 
     def __init__(
@@ -149,8 +120,6 @@ class KnowledgeBotLLM(LLM):
         async_client: AsyncClient | None = None,
         history: History = "transcript",
         question: Callable[[Sequence[ChatMessage]], str] | None = None,
-        ledger: "Ledger | str | os.PathLike[str] | None" = None,
-        judge: LLM | None = None,
         context_window: int = 8192,
         is_chat_model: bool = False,
         **options: Any,
@@ -187,8 +156,6 @@ class KnowledgeBotLLM(LLM):
             clients=clients,
             history=history,
             question=question,
-            ledger=None if ledger is None else ledger_of(ledger),
-            judge=judge,
             context_window=context_window,
             is_chat_model=is_chat_model,
             **options,
@@ -284,86 +251,6 @@ class KnowledgeBotLLM(LLM):
 
         return _when_awaited(piece)
 
-    def structured_predict(
-        self,
-        output_cls: type[_Model],
-        prompt: BasePromptTemplate,
-        llm_kwargs: dict[str, Any] | None = None,
-        **prompt_args: Any,
-    ) -> _Model:
-        """Ask the bot, and let the `judge` fill a schema from its answer.
-
-        Args:
-            output_cls: the schema.
-            prompt: the question, as a template.
-            llm_kwargs: arguments of the call to the bot, such as `conversation_id`.
-            prompt_args: the values for the template.
-
-        Raises:
-            ConfigurationError: there is no `judge`. Nothing was sent.
-            KnowledgeBotError: from the bot, before the judge was asked.
-        """
-        judge, question = self._judged(prompt, prompt_args)
-        answer = self.complete(question, formatted=True, **(llm_kwargs or {}))
-        filled: _Model = judge.structured_predict(output_cls, _JUDGE, **_to_judge(question, answer))
-        return filled
-
-    async def astructured_predict(
-        self,
-        output_cls: type[_Model],
-        prompt: BasePromptTemplate,
-        llm_kwargs: dict[str, Any] | None = None,
-        **prompt_args: Any,
-    ) -> _Model:
-        """Do what `structured_predict` does, without blocking."""
-        judge, question = self._judged(prompt, prompt_args)
-        answer = await self.acomplete(question, formatted=True, **(llm_kwargs or {}))
-        filled: _Model = await judge.astructured_predict(
-            output_cls, _JUDGE, **_to_judge(question, answer)
-        )
-        return filled
-
-    def stream_structured_predict(
-        self,
-        output_cls: type[_Model],
-        prompt: BasePromptTemplate,
-        llm_kwargs: dict[str, Any] | None = None,
-        **prompt_args: Any,
-    ) -> Generator[_Model, None, None]:
-        """Do what `structured_predict` does; the result is the stream's one piece."""
-        self._judged(prompt, prompt_args)
-        return _when_read(
-            lambda: self.structured_predict(output_cls, prompt, llm_kwargs, **prompt_args)
-        )
-
-    async def astream_structured_predict(
-        self,
-        output_cls: type[_Model],
-        prompt: BasePromptTemplate,
-        llm_kwargs: dict[str, Any] | None = None,
-        **prompt_args: Any,
-    ) -> AsyncGenerator[_Model, None]:
-        """Do what `stream_structured_predict` does, without blocking."""
-        self._judged(prompt, prompt_args)
-        return _when_awaited(
-            lambda: self.astructured_predict(output_cls, prompt, llm_kwargs, **prompt_args)
-        )
-
-    def as_structured_llm(self, output_cls: type[BaseModel], **kwargs: Any) -> StructuredLLM:
-        """Return an LLM that answers with a schema, filled by the `judge`.
-
-        Raises:
-            ConfigurationError: there is no `judge`.
-        """
-        if self.judge is None:
-            raise ConfigurationError(f"as_structured_llm: {_NO_STRUCTURE}")
-        return super().as_structured_llm(output_cls, **kwargs)
-
-    def _judged(self, prompt: BasePromptTemplate, prompt_args: dict[str, Any]) -> tuple[LLM, str]:
-        if self.judge is None:
-            raise ConfigurationError(f"structured_predict: {_NO_STRUCTURE}")
-        return self.judge, self._get_prompt(prompt, **prompt_args)
-
     # The framework adds the system prompt in some methods and not in others. Here every call goes
     # through `_asking`, which adds it once.
 
@@ -399,7 +286,7 @@ class KnowledgeBotLLM(LLM):
             said = [Said("system", self.system_prompt), *said]
         question = None if self.question is None else chosen_question(self.question, messages)
         heads = Heads.of(self.clients.blocking)
-        own = Conversations(heads, self.history, ledger=self.ledger)
+        own = Conversations(heads, self.history)
         last = messages[-1] if messages else None
         conversations = last.conversations if isinstance(last, FollowingMessage) else own
         return conversations, said, {"conversation_id": conversation_id, "question": question}
@@ -433,10 +320,6 @@ def _conversation_id(options: dict[str, Any]) -> str | None:
 
 def _transcript_of(messages: Sequence[ChatMessage]) -> str:
     return render(Turn(said.role, said.text) for said in said_of(messages))
-
-
-def _to_judge(question: str, answer: CompletionResponse) -> dict[str, str]:
-    return {"question": read(question).question, "answer": answer.text}
 
 
 def _completion(bot_id: str, message: Message, *, streamed: bool = False) -> CompletionResponse:

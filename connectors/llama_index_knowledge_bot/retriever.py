@@ -1,21 +1,15 @@
 """What a bot answers from, or its answers, as retrieved nodes."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from knowledge_bot import AsyncClient, Client
-from knowledge_bot.adapters import Retrieval, bots_named, check_number, ledger_of
+from knowledge_bot.adapters import Retrieval, bots_named, check_number
 from llama_index_knowledge_bot.clients import Clients
 from llama_index_knowledge_bot.messages import node_of, text_of
-
-if TYPE_CHECKING:
-    import os
-
-    from knowledge_bot.ingest import Ledger
 
 
 class KnowledgeBotRetriever(BaseRetriever):
@@ -56,7 +50,6 @@ class KnowledgeBotRetriever(BaseRetriever):
             that found nothing, and answers such as "I could not find that", which are recognised by
             `found` in the service's answer, or without it by their English words.
         similarity_top_k: how many passages at most; an answer of each bot is always a node.
-        ledger: as for `KnowledgeBotLLM`: the metadata then also hold the sources' `freshness`.
         callback_manager: the framework's handlers of events.
 
     Raises:
@@ -75,7 +68,6 @@ class KnowledgeBotRetriever(BaseRetriever):
         client: Client | None = None,
         async_client: AsyncClient | None = None,
         drop_refusals: bool = False,
-        ledger: "Ledger | str | os.PathLike[str] | None" = None,
         similarity_top_k: int = Retrieval.DEFAULT,
         callback_manager: CallbackManager | None = None,
     ) -> None:
@@ -86,7 +78,6 @@ class KnowledgeBotRetriever(BaseRetriever):
             bots_named(bot_id, bot_ids),
             limit=similarity_top_k,
             relevant=drop_refusals,
-            ledger=None if ledger is None else ledger_of(ledger),
         )
 
     def __repr__(self) -> str:

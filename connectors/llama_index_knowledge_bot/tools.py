@@ -1,28 +1,16 @@
 """Bots and collections as tools of agents."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.tools import FunctionTool, QueryEngineTool
 from llama_index.core.tools.tool_spec.base import BaseToolSpec
 
 from knowledge_bot import AsyncClient, Bot, Client, Collection, Message
-from knowledge_bot.adapters import (
-    Answer,
-    awith_freshness,
-    ledger_of,
-    tool_descriptions,
-    tool_names,
-    with_freshness,
-)
+from knowledge_bot.adapters import Answer, tool_descriptions, tool_names
 from llama_index_knowledge_bot.clients import Clients
 from llama_index_knowledge_bot.engines import KnowledgeBotQueryEngine
-
-if TYPE_CHECKING:
-    import os
-
-    from knowledge_bot.ingest import Ledger
 
 _READING = ["ask_bot", "list_bots", "list_collections", "list_conversations"]
 _WRITING = ["add_text", "add_webpage"]
@@ -34,7 +22,6 @@ def bot_tools(
     *,
     descriptions: Mapping[str, str] | None = None,
     async_client: AsyncClient | None = None,
-    ledger: "Ledger | str | os.PathLike[str] | None" = None,
     callback_manager: CallbackManager | None = None,
 ) -> list[QueryEngineTool]:
     """Return one tool for each bot, for agents and routers; each is a query engine.
@@ -46,7 +33,6 @@ def bot_tools(
         descriptions: what each bot knows, by its id: agents and routers choose by it, and the
             service only gives a bot's name.
         async_client: the client of asynchronous calls, as for `KnowledgeBotQueryEngine`.
-        ledger: as for `KnowledgeBotQueryEngine`.
         callback_manager: the framework's handlers of events.
 
     Returns:
@@ -64,7 +50,6 @@ def bot_tools(
             bot.id,
             client=clients.blocking,
             async_client=async_client,
-            ledger=ledger,
             callback_manager=callback_manager,
         ).as_tool(
             name=name,
@@ -94,7 +79,6 @@ class KnowledgeBotToolSpec(BaseToolSpec):
             `to_tool_list` lists the bots, which is a blocking call.
         write_to: the collections that the agent may add sources to, as one or several ids; by
             default none, and the tools for it are left out.
-        ledger: as for `KnowledgeBotLLM`: an answer then also has its sources' `freshness`.
 
     Raises:
         ConfigurationError: there is no base URL; from `to_tool_list`, a description is for a bot
@@ -109,10 +93,8 @@ class KnowledgeBotToolSpec(BaseToolSpec):
         async_client: AsyncClient | None = None,
         descriptions: Mapping[str, str] | None = None,
         write_to: str | Collection | Sequence[str | Collection] = (),
-        ledger: "Ledger | str | os.PathLike[str] | None" = None,
     ) -> None:
         self._clients = Clients(client, async_client)
-        self._ledger = None if ledger is None else ledger_of(ledger)
         self._descriptions = dict(descriptions or {})
         self._write_to = write_to
         offered = _READING + (_WRITING if write_to else [])
@@ -131,8 +113,7 @@ class KnowledgeBotToolSpec(BaseToolSpec):
         message = self._clients.blocking.send_message(
             bot_id=bot_id, content=question, conversation_id=conversation_id
         )
-        service = self._clients.blocking.base_url
-        return _answered(with_freshness(message, self._ledger, service))
+        return _answered(message)
 
     async def aask_bot(
         self, bot_id: str, question: str, conversation_id: str | None = None
@@ -141,8 +122,7 @@ class KnowledgeBotToolSpec(BaseToolSpec):
         message = await self._clients.awaiting.send_message(
             bot_id=bot_id, content=question, conversation_id=conversation_id
         )
-        service = self._clients.blocking.base_url
-        return _answered(await awith_freshness(message, self._ledger, service))
+        return _answered(message)
 
     def list_bots(self) -> list[dict[str, Any]]:
         """List the bots that can be asked, with their ids and names."""

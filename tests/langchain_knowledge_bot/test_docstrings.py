@@ -54,8 +54,7 @@ async def test_the_examples_run(service, tmp_path, monkeypatch, name):
     documented = inspect.getdoc(getattr(langchain_knowledge_bot, name))
     blocks = re.findall(r"```python\n(.*?)```", documented, re.DOTALL)
     assert len(blocks) >= EXAMPLES[name]
-    (tmp_path / "questions.toml").write_text("[[questions]]\nask = 'When?'\nrefuses = true\n")
-    names = {"another_model": Model(), "loader": Loader(), "Hours": {"title": "Hours"}}
+    names = {"another_model": Model(), "loader": Loader()}
     for block in blocks:
         code = compile(textwrap.dedent(block), name, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
         outcome = eval(code, names)

@@ -117,7 +117,7 @@ def test_a_system_prompt_goes_with_a_question_alone_too(start):
     assert read(contents(service)[0]).turns == (TURNS[0], TURNS[-1])
 
 
-@pytest.mark.parametrize("history", ["latest", "replay", "error"])
+@pytest.mark.parametrize("history", ["latest", "error"])
 def test_a_system_prompt_that_would_not_be_sent_is_an_error(history):
     with refused("system_prompt"):
         llm_at(ELSEWHERE, history=history, system_prompt="Be brief.")

@@ -1,8 +1,7 @@
 """`check` and `acheck`: ask, judge, and ask again what has not passed.
 
 `Schedule` decides which question is due and what an outcome means, without I/O. `Runner` carries it
-out in tasks of an event loop, for blocking callers in a loop of its own. It takes any function that
-answers, so that a chain of another framework is checked as a bot is.
+out in tasks of an event loop, for blocking callers in a loop of its own.
 """
 
 import asyncio
@@ -98,7 +97,7 @@ Asking: TypeAlias = Callable[[Result], Awaitable[Answer]]
 
 
 class CheckOptions(TypedDict, total=False):
-    """How a check runs: the options of `check`, `acheck` and the checks of frameworks.
+    """How a check runs: the options of `check` and `acheck`.
 
     Attributes:
         wait: seconds within which questions that have not passed are asked again; 0: each is asked
@@ -233,22 +232,6 @@ async def acheck(
         report = await Runner(schedule, asking).run()
         counted(Counter(str(one.verdict) for one in report.results))
     return report
-
-
-def check_function(
-    ask: Callable[[str], Answer], questions: Iterable[Question], options: CheckOptions
-) -> CheckReport:
-    """Check what a function answers, as `check` does a bot; whatever it raises is a result."""
-    schedule = Schedule(("",), questions, Options(**options))
-    return _waited_for(Runner(schedule, lambda one: in_thread(ask, one.question.ask), (Exception,)))
-
-
-async def acheck_function(
-    ask: Callable[[str], Awaitable[Answer]], questions: Iterable[Question], options: CheckOptions
-) -> CheckReport:
-    """Check what a function answers, as `acheck` does a bot; whatever it raises is a result."""
-    schedule = Schedule(("",), questions, Options(**options))
-    return await Runner(schedule, lambda one: ask(one.question.ask), (Exception,)).run()
 
 
 def _prepared(
@@ -527,17 +510,11 @@ def _unanswered(error: Exception, reason: str) -> str:
 class Runner:
     """Carries out a schedule in tasks of the running event loop.
 
-    What `ask` raises for a single question is one of `errors`; anything else ends the check.
+    A `KnowledgeBotError` is what came of a single question; anything else ends the check.
     """
 
-    def __init__(
-        self,
-        schedule: Schedule,
-        ask: "Asking",
-        errors: tuple[type[Exception], ...] = (KnowledgeBotError,),
-    ) -> None:
+    def __init__(self, schedule: Schedule, ask: "Asking") -> None:
         self._schedule, self._ask = schedule, ask
-        self._errors: tuple[type[Exception], ...] = (*errors, _NoSuchBotError)
         self._wake = asyncio.Event()
         self.interrupted = 0
         """Set by another thread: 1 ends the check as `stop` does, 2 without its last answers."""
@@ -589,7 +566,7 @@ class Runner:
         began = time.monotonic()
         try:
             answer = await self._ask(one)
-        except self._errors as error:
+        except (KnowledgeBotError, _NoSuchBotError) as error:
             self._schedule.failed(number, error, time.monotonic() - began)
             return
         seconds = time.monotonic() - began
