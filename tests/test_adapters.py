@@ -57,6 +57,17 @@ def test_a_package_imports_where_no_other_framework_is_installed(package):
     assert done.stdout == "KnowledgeBotRetriever\n", done.stderr
 
 
+def test_who_asks_imports_no_ingestion():
+    code = (
+        "import sys; from langchain_knowledge_bot import ChatKnowledgeBot; "
+        "from llama_index_knowledge_bot import KnowledgeBotQueryEngine; "
+        "ChatKnowledgeBot(bot_id='bot_1', api_key='k', base_url='https://service.test'); "
+        "print([name for name in sys.modules if name.startswith('knowledge_bot.ingest')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
 # Each class ---------------------------------------------------------------------------------------
 
 
