@@ -66,7 +66,8 @@ _INSTRUCTIONS: Final = (
     "Bots of a knowledge base answer questions from their sources. Pass an answer's "
     "conversation_id to ask a follow-up question in the same conversation. An error says whether "
     "the service may have acted: its delivery is not_delivered or refused if it has not, and "
-    "unknown if it may have. A question that was cancelled may have been asked."
+    "unknown if it may have. The same call may succeed later if may_pass is true. A question that "
+    "was cancelled may have been asked."
 )
 
 _READING: Final = ToolAnnotations(
@@ -553,7 +554,8 @@ def _tool_errors(kind: type[ToolError] | type[ResourceError] = ToolError) -> Ite
     except KnowledgeBotError as error:
         # A model cannot run the command that is advised, but there is a tool that does the same.
         text = re.sub(r"`kbot (bots|collections|conversations)( BOT)?`", r"`list_\1`", str(error))
-        raise kind(f"{text} (delivery: {error.delivery})") from None
+        passing = str(error.may_pass).lower()
+        raise kind(f"{text} (delivery: {error.delivery}; may_pass: {passing})") from None
     except BaseException as cancelled:
         # A cancelled request gets no answer. The client's note says what was in flight.
         for note in getattr(cancelled, "__notes__", []):

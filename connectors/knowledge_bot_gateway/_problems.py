@@ -4,7 +4,8 @@
 
 `delivery` is our own field: whether the service may have acted. Clients retry after 408, 409, 429,
 5xx and a lost connection; OpenAI's obey the header `x-should-retry`, which is `true` only if the
-service has certainly not acted. So where it may have, the status is one that no client repeats.
+service has certainly not acted and the failure may pass. So where it may have acted, the status is
+one that no client repeats.
 """
 
 import logging
@@ -21,11 +22,8 @@ from starlette.exceptions import HTTPException
 from knowledge_bot import (
     APIError,
     ConfigurationError,
-    ConnectionFailedError,
-    ConnectionLostError,
     Delivery,
     KnowledgeBotError,
-    RequestTimeoutError,
 )
 from knowledge_bot.conversations import HeadsError
 from knowledge_bot_gateway._service import BusyError
@@ -112,7 +110,7 @@ def problem_of(error: KnowledgeBotError, *, own_key: bool) -> Problem:
     Where the gateway's `own_key` was sent, a refused key is not the caller's.
     """
     status, kind, code = _status_type_and_code(error, own_key=own_key)
-    again = error.delivery is not Delivery.UNKNOWN and status in (429, 503)
+    again = error.may_pass and error.delivery is not Delivery.UNKNOWN
     headers = {"x-should-retry": "true" if again else "false"}
     if again:
         seconds = getattr(error, "retry_after", None) or _RETRY_AFTER
@@ -131,17 +129,16 @@ def _status_type_and_code(error: KnowledgeBotError, *, own_key: bool) -> tuple[i
             return 502, "server_error", "gateway_key_refused"
         kind, code = _OF_STATUS.get(error.status_code, (INVALID, error.code or "refused"))
         return error.status_code, kind, code
-    fitting = (found for kind, found in _NOTHING_SENT.items() if isinstance(error, kind))
-    return next(fitting, (502, "server_error", "service_failed"))
+    for kept, told in _NOTHING_SENT.items():
+        if isinstance(error, kept):
+            return told
+    return 503 if error.may_pass else 502, "server_error", "service_unreachable"
 
 
 _NOTHING_SENT: Final[Mapping[type[KnowledgeBotError], tuple[int, str, str]]] = {
     BusyError: (429, "rate_limit_error", "rate_limit_exceeded"),
     ConfigurationError: (400, INVALID, "invalid_value"),
-    ConnectionFailedError: (503, "server_error", "service_unreachable"),
-    ConnectionLostError: (503, "server_error", "service_unreachable"),
     HeadsError: (503, "server_error", "heads_unavailable"),
-    RequestTimeoutError: (503, "server_error", "service_unreachable"),
 }
 
 _OF_STATUS: Final = {

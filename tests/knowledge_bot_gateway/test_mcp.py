@@ -345,7 +345,7 @@ async def test_an_error_says_whether_the_service_may_have_acted(mcp_of, bots, re
     async with connect() as client:
         failed = await client.call_tool("ask_bot", {"bot": "bot_guide", "question": QUESTION})
     assert failed.is_error
-    assert f"(delivery: {delivery})" in text_of(failed)
+    assert f"(delivery: {delivery}; may_pass: " in text_of(failed)
     assert bots.asked_of("bot_guide")[QUESTION] == 1
 
 
