@@ -11,7 +11,7 @@ two together:
   one gets the conversation; the others are forks, as is a list in which something before the
   anchor was changed. By default a fork is sent as a whole into a new conversation, so that no list
   is answered with messages that are not in it, with one exception: a list whose beginning was
-  removed goes on in its conversation, which holds it still, unless `on_trim` is "new".
+  removed goes on in its conversation, which holds it still.
 - `Heads` remembers the heads: in this process alone, or in a database that several workers share.
   It keeps them; what becomes of one is decided here.
 
@@ -26,17 +26,13 @@ import logging
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
+from typing import Any, Final, Literal, Self, TypeAlias, get_args
 
 from knowledge_bot._client import AsyncClient, Client
-from knowledge_bot._freshness import awith_freshness, with_freshness
 from knowledge_bot._heads import Head, Heads, HeadsError
 from knowledge_bot.errors import ConfigurationError, Delivery
 from knowledge_bot.models import Message
 from knowledge_bot.transcripts import Role, Turn, render
-
-if TYPE_CHECKING:
-    from knowledge_bot.ingest import Ledger
 
 __all__ = [
     "Conversations",
@@ -45,22 +41,17 @@ __all__ = [
     "HeadsError",
     "History",
     "OnFork",
-    "OnTrim",
     "Place",
     "Reply",
     "Said",
 ]
 
-History: TypeAlias = Literal["transcript", "latest", "replay", "error"]
+History: TypeAlias = Literal["transcript", "latest", "error"]
 """What is sent where there is more than a question: all of it as one text, the newest question
-alone, the user's turns one by one, or nothing."""
+alone, or nothing."""
 
-OnFork: TypeAlias = Literal["new", "continue", "error"]
-"""Where a fork is sent: into a new conversation, into the old one all the same, or nowhere."""
-
-OnTrim: TypeAlias = Literal["continue", "new"]
-"""Where a list is sent whose beginning was removed: on in its conversation, which still knows what
-was removed, or into a new one, which does not."""
+OnFork: TypeAlias = Literal["new", "error"]
+"""Where a fork is sent: into a new conversation, or nowhere."""
 
 ROLES: Final[Mapping[str, Role]] = {
     "system": "system",
@@ -85,14 +76,12 @@ class Place:
         system: digests of the system's turns before it.
         turns: digests of the others since the answer before it in this conversation, and its own;
             None where they were not stored, so that changes go unnoticed.
-        is_first: whether nothing stands before these in the conversation.
     """
 
     conversation_id: str
     message_id: str | None = None
     system: tuple[str, ...] = ()
     turns: tuple[str, ...] | None = None
-    is_first: bool = False
 
     @classmethod
     def of(cls, kept: Mapping[str, Any]) -> Self | None:
@@ -112,7 +101,6 @@ class Place:
             message_id if isinstance(message_id, str) else None,
             tuple(map(str, system)) if isinstance(system, list | tuple) else (),
             tuple(map(str, turns)) if isinstance(turns, list | tuple) else None,
-            digests.get("first") is True,
         )
 
 
@@ -149,13 +137,11 @@ class Reply:
         message: the service's answer.
         messages: the list.
         heard: how many of them its conversation held before.
-        is_first: whether it is the conversation's first.
     """
 
     message: Message
     messages: Sequence[Said]
     heard: int
-    is_first: bool = False
 
     def kept(self, text: str | None = None) -> dict[str, Any]:
         """Return what to store with the answer, for `Place.of`, as plain JSON.
@@ -169,7 +155,7 @@ class Reply:
         answer = Said("assistant", self.message.answer if text is None else text)
         system, _ = _digests(self.messages)
         _, turns = _digests(self.messages[self.heard :])
-        digests = {"system": system, "turns": [*turns, answer.digest], "first": self.is_first}
+        digests = {"system": system, "turns": [*turns, answer.digest]}
         return {
             "conversation_id": self.message.conversation_id,
             "message_id": self.message.id,
@@ -217,22 +203,24 @@ class Conversations:
     Attributes:
         heads: remember which answer is a conversation's last.
         history: what is sent where there is more than a question. "transcript": all of it, as one
-            text (`knowledge_bot.transcripts`). "latest": what the user said last. "replay": the
-            user's turns one by one, each a message of its own; the last one's answer counts.
-            "error": such a list is refused.
+            text (`knowledge_bot.transcripts`). "latest": what the user said last. "error": such a
+            list is refused.
         on_fork: where a list is sent that continues from an answer which is not its conversation's
             last, or before which something was changed.
         recognise: whether answers without a place are recognised by the whole list up to them.
-        on_trim: where a list is sent whose beginning was removed, as `trim_messages` does it.
-        ledger: what the bot's sources were ingested with; answers then say how current these are.
     """
 
     heads: Heads
     history: History = "transcript"
     on_fork: OnFork = "new"
     recognise: bool = False
-    on_trim: OnTrim = "continue"
-    ledger: "Ledger | None" = None
+
+    def __post_init__(self) -> None:
+        for name, choices in {"history": History, "on_fork": OnFork}.items():
+            if (value := getattr(self, name)) not in (known := get_args(choices)):
+                raise ConfigurationError.of(
+                    name, f"expected one of {', '.join(known)}, not {value!r}"
+                )
 
     def ask(
         self,
@@ -263,21 +251,20 @@ class Conversations:
             ConfigurationError: there is nothing to send, or nowhere to send it; nothing was sent.
             ForkError: the same, where the list is a fork and `on_fork` is "error".
             HeadsError: shared heads cannot be read or written; nothing was sent.
-            KnowledgeBotError: as `send_message`. Where `history` is "replay", messages before the
-                one that failed are in the conversation.
+            KnowledgeBotError: as `send_message`.
         """
-        service = client.base_url
-        exchange = self._begin(service, bot_id, messages, (conversation_id, default), question)
+        asking = self._begin(
+            client.base_url, bot_id, messages, (conversation_id, default), question
+        )
         try:
-            for content in exchange.contents:
-                exchange.message = client.send_message(
-                    bot_id=bot_id, content=content, conversation_id=exchange.conversation_id
-                )
+            message = client.send_message(
+                bot_id=bot_id, content=asking.content, conversation_id=asking.continues
+            )
         except BaseException as error:
-            self._end(service, exchange, error)
+            self._end(asking, error)
             raise
-        self._end(service, exchange)
-        return exchange.reply(with_freshness(exchange.answer, self.ledger, service))
+        self._end(asking, message)
+        return Reply(message, asking.messages, asking.heard)
 
     async def aask(
         self,
@@ -290,20 +277,18 @@ class Conversations:
         question: str | None = None,
     ) -> Reply:
         """Ask as `ask` does, without blocking; arguments, result and errors are the same."""
-        service = client.base_url
-        exchange = await self.heads.off_the_loop(
-            self._begin, service, bot_id, messages, (conversation_id, default), question
+        asking = await self.heads.off_the_loop(
+            self._begin, client.base_url, bot_id, messages, (conversation_id, default), question
         )
         try:
-            for content in exchange.contents:
-                exchange.message = await client.send_message(
-                    bot_id=bot_id, content=content, conversation_id=exchange.conversation_id
-                )
+            message = await client.send_message(
+                bot_id=bot_id, content=asking.content, conversation_id=asking.continues
+            )
         except BaseException as error:
-            await self.heads.off_the_loop(self._end, service, exchange, error)
+            await self.heads.off_the_loop(self._end, asking, error)
             raise
-        await self.heads.off_the_loop(self._end, service, exchange)
-        return exchange.reply(await awith_freshness(exchange.answer, self.ledger, service))
+        await self.heads.off_the_loop(self._end, asking, message)
+        return Reply(message, asking.messages, asking.heard)
 
     def _begin(
         self,
@@ -312,7 +297,7 @@ class Conversations:
         messages: Sequence[Said],
         conversations: tuple[str | None, str | None],
         question: str | None,
-    ) -> "_Exchange":
+    ) -> "_Asking":
         """Decide what is sent where, and take the turn there.
 
         Of the conversations the first is named, and the second goes for lists without an answer.
@@ -321,32 +306,27 @@ class Conversations:
         if self.recognise and named is None:
             messages = self._recognised(service, bot_id, messages)
         at = _anchor(messages, named)
-        contents = self._contents(messages[at + 1 :], question)
+        content = self._content(messages[at + 1 :], question)
         place = messages[at].place if at >= 0 else None
         conversation_id = place.conversation_id if place is not None else named or default
         if conversation_id is None:  # a new one, whose turn nobody else can take
             if self.heads.shared:  # the answer will have to be recorded
                 self.heads.check()
-            return _Exchange(bot_id, messages, 0, contents)
-        sending: dict[str, Any] = {
-            "sender": secrets.token_hex(8),
-            "content": _digest("\n".join(contents)),
-        }
+            return _Asking(service, bot_id, messages, 0, content)
+        sender: dict[str, Any] = {"sender": secrets.token_hex(8), "content": _digest(content)}
         if place is None:
-            self._join((service, conversation_id), sending)
-        elif self.on_trim == "new" and not _is_whole(messages[: at + 1], place):
-            return _Exchange(bot_id, messages, 0, self._contents(messages, question))
-        elif fork := self._fork(service, messages[: at + 1], place, sending):
+            self._join((service, conversation_id), sender)
+        elif fork := self._fork(service, messages[: at + 1], place, sender):
             if self.on_fork == "error":
                 raise ForkError.of(
                     "messages",
                     f'{fork}. Give the list as it was, or set on_fork="new" to send it '
                     "into a new conversation. Nothing was sent",
                 )
-            if self.on_fork == "new":
-                return _Exchange(bot_id, messages, 0, self._contents(messages, question))
-            self._join((service, conversation_id), sending)
-        return _Exchange(bot_id, messages, at + 1, contents, conversation_id, sending["sender"])
+            return _Asking(service, bot_id, messages, 0, self._content(messages, question))
+        return _Asking(
+            service, bot_id, messages, at + 1, content, conversation_id, sender["sender"]
+        )
 
     def _recognised(self, service: str, bot_id: str, messages: Sequence[Said]) -> Sequence[Said]:
         """Return a list with the place of its newest answer, if that is a head of the bot's."""
@@ -360,23 +340,23 @@ class Conversations:
             return messages
         return [*messages[:at], replace(messages[at], place=Place(*found)), *messages[at + 1 :]]
 
-    def _join(self, thread: tuple[str, str], sending: dict[str, Any]) -> None:
+    def _join(self, thread: tuple[str, str], sender: dict[str, Any]) -> None:
         """Take the next turn in a conversation, whatever came before."""
 
         def join(head: Head | None) -> Head:
-            if head is not None and head.lost and head.content == sending["content"]:
+            if head is not None and head.lost and head.content == sender["content"]:
                 raise ConfigurationError.of(
                     "messages",
                     "this very message was sent into the conversation before, and no answer came; "
                     "the service may have received it, so it is not sent there again. Send it "
                     "without the conversation's id, or something else first",
                 )
-            return (head or Head(None))._replace(lost=False, **sending)
+            return (head or Head(None))._replace(lost=False, **sender)
 
         self.heads.change(thread, join)
 
     def _fork(
-        self, service: str, before: Sequence[Said], place: Place, sending: dict[str, Any]
+        self, service: str, before: Sequence[Said], place: Place, sender: dict[str, Any]
     ) -> str:
         """Take the turn after an answer; return why that failed, empty where it did not."""
         if not _is_unchanged(before, place):
@@ -388,15 +368,15 @@ class Conversations:
                 head = None if self.heads.shared else free
             if head is None or (head.sender is not None or head.answer != free.answer):
                 return head  # after a broken connection, its own claim may be written already
-            return head._replace(**sending)
+            return head._replace(**sender)
 
         taken = self.heads.change((service, place.conversation_id), take)
-        if taken is not None and taken.sender == sending["sender"]:
+        if taken is not None and taken.sender == sender["sender"]:
             return ""
         reason = f"{place.conversation_id} has gone on since the bot's last answer in this list"
         return f"{reason}, or is not known to {self.heads}" if self.heads.shared else reason
 
-    def _contents(self, messages: Sequence[Said], asked: str | None) -> list[str]:
+    def _content(self, messages: Sequence[Said], asked: str | None) -> str:
         """Return what is sent of some messages; the last turn asks what it says, or `asked`."""
         spoken = [message for message in messages if message.text.strip()]
         # Without a message of the user's, another agent or a tool speaks to the bot.
@@ -423,7 +403,7 @@ class Conversations:
         # before it what the user asked and nobody answered, such as a turn that failed.
         others = [*spoken[: end - 1], *spoken[end:]]
         if self.history == "latest" or not others:
-            return [render([question])]
+            return render([question])
         if self.history == "error":
             found = sorted({message.role for message in others})
             raise ConfigurationError.of(
@@ -432,27 +412,26 @@ class Conversations:
                 'the service has no place for. Leave them out, or set history="transcript" to send '
                 "them as text. Nothing was sent",
             )
-        if self.history == "replay":
-            before = [turn.text for turn in spoken[: end - 1] if turn.role == "user"]
-            return [render([Turn("user", text)]) for text in (*before, question.text)]
-        return [render([*map(_turn, others), question])]
+        return render([*map(_turn, others), question])
 
-    def _end(self, service: str, exchange: "_Exchange", error: BaseException | None = None) -> None:
+    def _end(self, asking: "_Asking", outcome: Message | BaseException) -> None:
         """Give the turn back."""
-        conversation_id = exchange.conversation_id
+        message = outcome if isinstance(outcome, Message) else None
+        conversation_id = asking.continues if message is None else message.conversation_id
         if conversation_id is None:
             return
-        if exchange.continues is None and not self.recognise and not self.heads.shared:
+        if asking.continues is None and not self.recognise and not self.heads.shared:
             return  # for an unknown conversation the list's word is taken
-        lost = error is not None and getattr(error, "delivery", None) in (None, Delivery.UNKNOWN)
-        answered = None
-        if (message := exchange.message) is not None and not lost:
-            said = [*exchange.messages, Said("assistant", message.answer)]
-            recognised = _digest_of(exchange.bot_id, said) if self.recognise else None
+        lost, answered = False, None
+        if message is None:
+            lost = getattr(outcome, "delivery", Delivery.UNKNOWN) is Delivery.UNKNOWN
+        else:
+            said = [*asking.messages, Said("assistant", message.answer)]
+            recognised = _digest_of(asking.bot_id, said) if self.recognise else None
             answered = Head(message.id, said=recognised)
 
         def end(head: Head | None) -> Head | None:
-            if head is None or head.sender != exchange.sender:  # nobody's, or another's turn
+            if head is None or head.sender != asking.sender:  # nobody's, or another's turn
                 return head or answered
             if lost:  # it may have been sent, and no answer will come
                 return head._replace(lost=True)
@@ -460,48 +439,34 @@ class Conversations:
             return answered or before
 
         try:
-            self.heads.change((service, conversation_id), end)
+            self.heads.change((asking.service, conversation_id), end)
         except HeadsError as failure:
             # The answer must not be lost over this. The turn stays taken, so whoever continues this
             # conversation is sent into a new one.
             _logger.warning("The turn in %s is not given back: %s", conversation_id, failure)
 
 
-@dataclass(slots=True)
-class _Exchange:
-    """A list that is being sent.
+@dataclass(frozen=True, slots=True)
+class _Asking:
+    """A list on its way to a bot.
 
     Attributes:
-        bot_id: the bot that it goes to.
+        service: the address that it is sent to.
+        bot_id: the bot there.
         messages: the list.
         heard: how many of them the conversation holds.
-        contents: what is sent.
+        content: what is sent.
         continues: the conversation that it continues; None starts a new one.
         sender: who has the turn there; empty in a new one.
-        message: the last answer so far.
     """
 
+    service: str
     bot_id: str
     messages: Sequence[Said]
     heard: int
-    contents: list[str]
+    content: str
     continues: str | None = None
     sender: str = ""
-    message: Message | None = None
-
-    @property
-    def conversation_id(self) -> str | None:
-        return self.continues if self.message is None else self.message.conversation_id
-
-    @property
-    def answer(self) -> Message:
-        """The last answer, once there is one."""
-        assert self.message is not None  # noqa: S101 - there is something to send
-        return self.message
-
-    def reply(self, answer: Message) -> Reply:
-        """Return the last answer, as it is told."""
-        return Reply(answer, self.messages, self.heard, self.continues is None)
 
 
 def _turn(message: Said) -> Turn:
@@ -536,19 +501,6 @@ def _is_unchanged(messages: Sequence[Said], anchor: Place) -> bool:
                 return False
             since, is_cut = [], False
     return True
-
-
-def _is_whole(messages: Sequence[Said], anchor: Place) -> bool:
-    """Return whether messages up to the anchor begin where its conversation does."""
-    system, since = _digests(messages)
-    in_it = (
-        message.place
-        for message in messages
-        if message.place is not None and message.place.conversation_id == anchor.conversation_id
-    )
-    turns = (first := next(in_it)).turns
-    is_there = turns is not None and since[: len(turns)] == list(turns)
-    return is_there and first.is_first and system == list(anchor.system)
 
 
 def _digests(messages: Sequence[Said]) -> tuple[list[str], list[str]]:

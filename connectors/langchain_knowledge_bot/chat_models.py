@@ -98,10 +98,9 @@ class ChatKnowledgeBot(AskedOnce[LanguageModelInput, AIMessage], BaseChatModel, 
     or if something before that answer was changed. A fork is sent as a whole into a new
     conversation, so that no list is answered with messages that are not in it. There is one
     exception: a list whose beginning was removed, as `trim_messages` does it, goes on in its
-    conversation, which still holds the beginning; with `on_trim="new"` it does not. `heads`
-    remembers the last answer of each conversation: by default in this process, for as long as it
-    runs. If several workers serve the same users, or the memory must survive a restart, name a
-    database that they share.
+    conversation, which still holds the beginning. `heads` remembers the last answer of each
+    conversation: by default in this process, for as long as it runs. If several workers serve the
+    same users, or the memory must survive a restart, name a database that they share.
 
     Setup:
         Install the package with its LangChain extra, and name the service.
