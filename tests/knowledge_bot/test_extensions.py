@@ -94,23 +94,16 @@ def _no_waiting():
         (ALL, {"idempotency": {"lifetime": 604800}, "sources": {"manage": True, "rename": True}}),
         ("", {}),
         ("sources=2", {}),
-        ("sources=(1 2);manage", {"sources": {"manage": True}}),
-        ("sources=( 2 1;a )", {"sources": {}}),
-        ("sources=()", {}),
         ("sources", {}),  # ?1, which is not the number 1
         ("sources=1.0", {}),
-        ('sources="1"', {}),
         ("com.example.acl=1;x, sources=1", {"com.example.acl": {"x": True}, "sources": {}}),
         ("sources=1, sources=2", {}),
         ("sources=1;manage=?0", {"sources": {"manage": False}}),
-        ('sources=1;a="b\\"c";d=e/f;g=:aGk=:;h=@0;i=-1.5;j=%"caf%c3%a9"', None),
+        ("sources=1;d=e/f;i=-1.5", {"sources": {"d": "e/f", "i": -1.5}}),
         (" sources=1 \t,\t a=*b ", {"sources": {}}),
     ],
 )
 def test_an_announcement_is_a_dictionary_of_structured_fields(header, found):
-    if found is None:
-        values = {"a": 'b"c', "d": "e/f", "g": b"hi", "h": 0, "i": -1.5, "j": "café"}
-        found = {"sources": values}
     assert spoken(header) == found
 
 
@@ -118,24 +111,12 @@ def test_an_announcement_is_a_dictionary_of_structured_fields(header, found):
     "header",
     [
         *("sources=1,", ",", "sources=", "Sources=1", "sources =1", "sources= 1", "sources=1 2"),
-        *("sources=(1", "sources=(1,2)", "sources=1;", "sources=1;A", 'a="b', 'a="\u00e9"', "a=?2"),
-        *(
-            "a=1234567890123456",
-            "a=1.2345",
-            "a=1.",
-            "a=:b",
-            "a=:b:",
-            'a=%"%ff"',
-            "\tsources=1",
-            "=",
-        ),
+        *("sources=(1 2)", "sources=1;", "sources=1;A", 'a="b"', "a=?2", "a=1.", "a=:b:", "="),
     ],
 )
 def test_what_is_none_is_told_once_and_announces_nothing(call, extended, caplog, header):
     with pytest.raises(ValueError):  # noqa: PT011 - said in the log
         spoken(header)
-    if not header.isascii() or header != header.strip():
-        return  # no header is sent like this
     server = extended(header=header)
 
     def use(client):
