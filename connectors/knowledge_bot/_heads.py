@@ -98,7 +98,7 @@ class Heads:
         self._made_of = (address, remembered, days)
         self._thread: tuple[int, ThreadPoolExecutor] | None = None
         self._store = (
-            _Memory(remembered) if address is None else _Table(_HeadsDatabase.of(address), days)
+            _InProcess(remembered) if address is None else _Shared(_HeadsDatabase.of(address), days)
         )
 
     def __repr__(self) -> str:
@@ -123,7 +123,7 @@ class Heads:
     @property
     def shared(self) -> bool:
         """Whether a database holds them, so that calls may take some milliseconds."""
-        return isinstance(self._store, _Table)
+        return isinstance(self._store, _Shared)
 
     async def off_the_loop(self, work: Callable[..., T], *arguments: Any) -> T:
         """Do something that uses them, without blocking an event loop or asyncio's own threads.
@@ -187,7 +187,7 @@ _of_clients: "WeakKeyDictionary[Client, Heads]" = WeakKeyDictionary()
 _of_clients_lock = threading.Lock()
 
 
-class _Memory:
+class _InProcess:
     name = ""
 
     def __init__(self, remembered: int) -> None:
@@ -255,7 +255,7 @@ CREATE INDEX kbot_heads_said ON kbot_heads (said) WHERE said IS NOT NULL;
         """Allow a new file: what it does not know is a fork."""
 
 
-class _Table:
+class _Shared:
     def __init__(self, database: _HeadsDatabase, days: int) -> None:
         self._session = Session(database, patience=3.0)  # a user is waiting for an answer
         self.name = repr(database.name)

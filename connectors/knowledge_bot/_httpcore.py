@@ -79,7 +79,7 @@ class _Network(httpcore.SyncBackend):
     """Connects as httpcore does, and looks for an answer while a request is still being sent."""
 
     def connect_tcp(self, *args: Any, **options: Any) -> httpcore.NetworkStream:
-        return _Connection(super().connect_tcp(*args, **options))
+        return _WatchedConnection(super().connect_tcp(*args, **options))
 
 
 class WrappedStream(httpcore.NetworkStream):
@@ -109,7 +109,7 @@ class WrappedStream(httpcore.NetworkStream):
         return self._stream.get_extra_info(info)
 
 
-class _Connection(WrappedStream):
+class _WatchedConnection(WrappedStream):
     """A connection that stops sending a request once its answer is there (RFC 9112, section 9.3).
 
     After a failed write, httpcore goes on to read the answer.
@@ -159,4 +159,4 @@ class _Connection(WrappedStream):
         secured = super().start_tls(ssl_context, server_hostname, timeout)
         # Through an https:// proxy TLS runs inside TLS; readable data belongs to the outer layer.
         nested = self._stream.get_extra_info("ssl_object") is not None
-        return secured if nested else _Connection(secured)
+        return secured if nested else _WatchedConnection(secured)

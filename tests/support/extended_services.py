@@ -12,7 +12,7 @@ from typing import Any
 from knowledge_bot import HTTPRequest
 from knowledge_bot._transports import HTTPResponse
 from knowledge_bot.testing import MemoryService, ReceivedRequest
-from knowledge_bot.testing._extensions import Keys, RefusedError, Sources
+from knowledge_bot.testing._extensions import KeptAnswers, RejectedError, Sources
 from scripted_server import Received, Reply, ScriptedServer, answer, close
 
 API_KEYS = ("key-of-the-owner", "another-key-of-the-owner")
@@ -23,7 +23,7 @@ _OLD = "017f"  # how a UUIDv7 of February 2022 begins
 class ExtendedService(MemoryService):
     """A service that does what docs/extensions.md says."""
 
-    keys: type[Keys] = Keys
+    keys: type[KeptAnswers] = KeptAnswers
     managed: type[Sources] = Sources
     pending_for = 1
     """After how many requests a source is no longer pending."""
@@ -90,7 +90,7 @@ MUTANTS: dict[str, Mutant] = {}
 def mutant(requirement: str) -> Callable[[type], type]:
     def add(cls: type) -> type:
         def service() -> MemoryService:
-            if issubclass(cls, Keys):
+            if issubclass(cls, KeptAnswers):
                 return type(cls.__name__, (ExtendedService,), {"keys": cls})()
             if issubclass(cls, Sources):
                 return type(cls.__name__, (ExtendedService,), {"managed": cls})()
@@ -107,7 +107,7 @@ def again(answer: HTTPResponse, key: str) -> HTTPResponse:
 
 
 @mutant("idempotency/replay")
-class _Executes(Keys):
+class _Executes(KeptAnswers):
     """It acts on each request, whatever its key."""
 
     def answer(self, key, request, act):
@@ -115,7 +115,7 @@ class _Executes(Keys):
 
 
 @mutant("idempotency/replay")
-class _NoEcho(Keys):
+class _NoEcho(KeptAnswers):
     """It does not repeat the key."""
 
     def answer(self, key, request, act):
@@ -124,7 +124,7 @@ class _NoEcho(Keys):
 
 
 @mutant("idempotency/expired")
-class _ExecutesExpired(Keys):
+class _ExecutesExpired(KeptAnswers):
     """It acts on a request whose key has expired."""
 
     def answer(self, key, request, act):
@@ -132,7 +132,7 @@ class _ExecutesExpired(Keys):
 
 
 @mutant("idempotency/another-request")
-class _ReplaysForAnother(Keys):
+class _ReplaysForAnother(KeptAnswers):
     """It answers another request with the first answer."""
 
     def answer(self, key, request, act):
@@ -140,7 +140,7 @@ class _ReplaysForAnother(Keys):
 
 
 @mutant("idempotency/parts")
-class _ComparesBytes(Keys):
+class _ComparesBytes(KeptAnswers):
     """It compares the bytes of requests."""
 
     def answer(self, key, request, act):
@@ -148,7 +148,7 @@ class _ComparesBytes(Keys):
 
 
 @mutant("idempotency/account")
-class _ScopesByApiKey(Keys):
+class _ScopesByApiKey(KeptAnswers):
     """Its keys belong to an API key."""
 
     def answer(self, key, request, act):
@@ -158,7 +158,7 @@ class _ScopesByApiKey(Keys):
 
 
 @mutant("idempotency/quotes")
-class _KeepsQuotes(Keys):
+class _KeepsQuotes(KeptAnswers):
     """It takes quotes for a part of the key."""
 
     def answer(self, key, request, act):
@@ -166,7 +166,7 @@ class _KeepsQuotes(Keys):
 
 
 @mutant("idempotency/odd-keys")
-class _CutsKeys(Keys):
+class _CutsKeys(KeptAnswers):
     """It cuts a key that is too long."""
 
     def answer(self, key, request, act):
@@ -174,7 +174,7 @@ class _CutsKeys(Keys):
 
 
 @mutant("idempotency/at-once")
-class _WaitsForEver(Keys):
+class _WaitsForEver(KeptAnswers):
     """It waits for ever for a request with the same key."""
 
     def answer(self, key, request, act):
@@ -354,7 +354,7 @@ class _ReadsNoPassage(Sources):
     """It knows no passage by its id."""
 
     def passage(self, passage_id):
-        raise RefusedError(404, "not_found", "there is nothing at this address")
+        raise RejectedError(404, "not_found", "there is nothing at this address")
 
 
 @mutant("passages/deleted")

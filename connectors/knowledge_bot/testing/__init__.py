@@ -33,7 +33,13 @@ from knowledge_bot._transports import (
     Transport,
 )
 from knowledge_bot.errors import ConfigurationError
-from knowledge_bot.testing._extensions import ANNOUNCED, Content, Keys, RefusedError, Sources
+from knowledge_bot.testing._extensions import (
+    ANNOUNCED,
+    Content,
+    KeptAnswers,
+    RejectedError,
+    Sources,
+)
 from knowledge_bot.transcripts import read
 
 __all__ = ["Answers", "MemoryService", "ReceivedQuestion", "ReceivedRequest", "no_waiting"]
@@ -187,7 +193,7 @@ class MemoryService:
         if unknown := self.extensions - ANNOUNCED.keys():
             raise ConfigurationError.of("extensions", f"{', '.join(map(repr, unknown))} is not one")
         self.announcement: str = ", ".join(ANNOUNCED[name] for name in sorted(self.extensions))
-        self._sources, self._keys = Sources(self.sources), Keys()
+        self._sources, self._keys = Sources(self.sources), KeptAnswers()
         self._owners: dict[str, str] = {}  # bots by conversation
         self._given = Counter[tuple[str, str]]()  # how often each question was answered
         self._faults: list[_Fault] = []
@@ -391,12 +397,12 @@ class MemoryService:
         key = received.headers.get("idempotency-key")
         try:
             if received.method != "GET" and not received.headers.get("x-api-key"):
-                raise RefusedError(401, "unauthorized", "there is no API key")
+                raise RejectedError(401, "unauthorized", "there is no API key")
             keyed = received.method == "POST" and "idempotency" in self.extensions
             if not keyed or key is None:
                 return self._acted(received)[0]
             return self._keys.answer(key, _parts(received), lambda: self._acted(received))
-        except RefusedError as error:
+        except RejectedError as error:
             headers = {"content-type": "application/json"}
             if key is not None and "idempotency" in self.extensions and error.status != 401:
                 headers["idempotency-key"] = key
@@ -447,11 +453,11 @@ class MemoryService:
         bot, ids = value.get("bot_id"), value.get("collections") or []
         limit = value.get("limit", 10)
         if bot is not None and bot not in self.bots:
-            raise RefusedError(400, "unknown_bot", f"there is no bot {bot}")
+            raise RejectedError(400, "unknown_bot", f"there is no bot {bot}")
         if unknown := [each for each in ids if each not in self._known]:
-            raise RefusedError(400, "unknown_collection", f"there is no {', '.join(unknown)}")
+            raise RejectedError(400, "unknown_collection", f"there is no {', '.join(unknown)}")
         if not isinstance(limit, int) or not 1 <= limit <= 40:
-            raise RefusedError(400, "invalid_request", "limit is not 1 to 40")
+            raise RejectedError(400, "invalid_request", "limit is not 1 to 40")
         return {"data": self._sources.found(_text(value, "query"), ids or self._known, limit)}
 
     def _managed(self, received: ReceivedRequest) -> object:
@@ -459,7 +465,7 @@ class MemoryService:
         sources, if_match = self._sources, received.headers.get("if-match")
         _, kind, *rest = unquote(received.path).split("/")
         if kind != "sources" or "sources" not in self.extensions:
-            raise RefusedError(404, "not_found", "there is nothing at this address")
+            raise RejectedError(404, "not_found", "there is nothing at this address")
         match received.method, rest:
             case "GET", []:
                 return sources.listed(parse_qs(received.query, keep_blank_values=True))
@@ -476,7 +482,7 @@ class MemoryService:
             case "DELETE", [source_id]:
                 sources.delete(source_id, if_match)
                 return None
-        raise RefusedError(405, "not_allowed", "there is no such method here")
+        raise RejectedError(405, "not_allowed", "there is no such method here")
 
     @property
     def _known(self) -> Mapping[str, str]:
@@ -488,20 +494,20 @@ class MemoryService:
 
     def _listed(self, bot: str) -> object:
         if bot not in self.bots:
-            raise RefusedError(404, "unknown_bot", f"there is no bot {bot}")
+            raise RejectedError(404, "unknown_bot", f"there is no bot {bot}")
         held = [conversation for conversation, of in self._owners.items() if of == bot]
         return {"data": [{"id": each, "name": each} for each in held]}
 
     def _message(self, value: Mapping[str, Any]) -> object:
         bot, content = _text(value, "bot_id"), _text(value, "content")
         if bot not in self.bots:
-            raise RefusedError(400, "unknown_bot", f"there is no bot {bot}")
+            raise RejectedError(400, "unknown_bot", f"there is no bot {bot}")
         conversation = value.get("conversation_id") or f"conv_{self._mark}{next(self._numbers)}"
         told = self.conversations.get(conversation)
         if value.get("conversation_id") and (
             told is None or self._owners.get(conversation, bot) != bot
         ):
-            raise RefusedError(400, "unknown_conversation", f"{bot} has no {conversation}")
+            raise RejectedError(400, "unknown_conversation", f"{bot} has no {conversation}")
         question = ReceivedQuestion(read(content).question)
         question.bot_id, question.conversation_id = bot, conversation
         question.message, question.earlier = content, tuple(told or ())
@@ -555,12 +561,12 @@ class MemoryService:
         content: Content = _text(value, needed) if needed else b""
         if not needed:
             if received.file is None:
-                raise RefusedError(400, "invalid_request", "file is missing")
+                raise RejectedError(400, "invalid_request", "file is missing")
             content = received.file[1]
         if not isinstance(ids, list) or not ids:
-            raise RefusedError(400, "invalid_request", "collections is not a list of ids")
+            raise RejectedError(400, "invalid_request", "collections is not a list of ids")
         if unknown := [str(each) for each in ids if each not in self._known]:
-            raise RefusedError(400, "unknown_collection", f"there is no {', '.join(unknown)}")
+            raise RejectedError(400, "unknown_collection", f"there is no {', '.join(unknown)}")
         return {"name": name, "collections": [self._collection(each) for each in ids]}, content
 
 
@@ -589,7 +595,7 @@ def _value_of(received: ReceivedRequest) -> dict[str, Any]:
     try:
         return received.value
     except (ValueError, TypeError, AttributeError):
-        raise RefusedError(400, "invalid_request", "the body is not a JSON object") from None
+        raise RejectedError(400, "invalid_request", "the body is not a JSON object") from None
 
 
 def _parts(received: ReceivedRequest) -> object:
@@ -604,7 +610,7 @@ def _parts(received: ReceivedRequest) -> object:
 def _text(value: Mapping[str, Any], name: str) -> str:
     text = value.get(name)
     if not isinstance(text, str) or not text.strip():
-        raise RefusedError(400, "invalid_request", f"{name} is missing")
+        raise RejectedError(400, "invalid_request", f"{name} is missing")
     return text
 
 

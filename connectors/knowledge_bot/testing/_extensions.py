@@ -22,7 +22,7 @@ Content = str | bytes
 """The text of a source, a page's address, or a file."""
 
 
-class RefusedError(Exception):
+class RejectedError(Exception):
     """A request that is answered with an error, and what stands in its body."""
 
     def __init__(self, status: int, code: str, message: str, **more: str) -> None:
@@ -31,7 +31,7 @@ class RefusedError(Exception):
         self.body: dict[str, str] = {"code": code, "message": message, **more}
 
 
-class Keys:
+class KeptAnswers:
     """The answers to requests that had a key, kept for whoever sends one again."""
 
     def __init__(self) -> None:
@@ -45,21 +45,21 @@ class Keys:
         `act` returns the answer, and the id of what was created.
 
         Raises:
-            RefusedError: the key cannot be used, or not for this.
+            RejectedError: the key cannot be used, or not for this.
         """
         given, key = key, key.strip().strip('"')
         if not 0 < len(key) <= 255 or "," in key:
-            raise RefusedError(400, "invalid_request", "the Idempotency-Key cannot be used")
+            raise RejectedError(400, "invalid_request", "the Idempotency-Key cannot be used")
         if key in self._kept:
             first, answer, created = self._kept[key]
             if first != request:
-                raise RefusedError(
+                raise RejectedError(
                     422, "idempotency_key_reused", "it was another request", id=created
                 )
             headers = {**answer.headers, "idempotent-replayed": "true"}
             return HTTPResponse(answer.status, headers, answer.body)
         if end_of_life(key, {"idempotency": {"lifetime": LIFETIME}}) < time.time():
-            raise RefusedError(412, "idempotency_key_expired", "the key is too old")
+            raise RejectedError(412, "idempotency_key_expired", "the key is too old")
         answer, created = act()
         headers = {**answer.headers, "idempotency-key": given}
         answer = HTTPResponse(answer.status, headers, answer.body)
@@ -83,18 +83,18 @@ class Sources:
         for source in self._sources:
             if source["id"] == source_id:
                 return source
-        raise RefusedError(404, "unknown_source", f"there is no source {source_id}")
+        raise RejectedError(404, "unknown_source", f"there is no source {source_id}")
 
     def listed(self, query: Mapping[str, Sequence[str]]) -> object:
         """Return a page of the sources, the newest first."""
         limit = (query.get("limit") or ["50"])[0]
         if not limit.isdecimal() or not 1 <= int(limit) <= 500:
-            raise RefusedError(400, "invalid_request", "limit is not 1 to 500")
+            raise RejectedError(400, "invalid_request", "limit is not 1 to 500")
         found = [one for one in reversed(self._sources) if _fits(one, query)]
         if before := query.get("before"):
             ids = [one["id"] for one in reversed(self._sources)]
             if before[0] not in ids:
-                raise RefusedError(400, "invalid_request", "before names no page")
+                raise RejectedError(400, "invalid_request", "before names no page")
             older = ids[ids.index(before[0]) + 1 :]
             found = [one for one in found if one["id"] in older]
         page = [dict(one) for one in found[: int(limit)]]
@@ -125,7 +125,7 @@ class Sources:
     def check(self, source: Mapping[str, Any], if_match: str | None) -> None:
         """Refuse what is meant for another revision."""
         if if_match not in (None, "*", f'"{source["revision"]}"'):
-            raise RefusedError(412, "revision_changed", f"{source['id']} has another revision")
+            raise RejectedError(412, "revision_changed", f"{source['id']} has another revision")
 
     def delete(self, source_id: str, if_match: str | None) -> None:
         """Forget a source."""
@@ -192,7 +192,7 @@ class Sources:
         for _, passage in self.passages():
             if passage["id"] == passage_id:
                 return passage
-        raise RefusedError(404, "unknown_passage", f"there is no passage {passage_id}")
+        raise RejectedError(404, "unknown_passage", f"there is no passage {passage_id}")
 
     def _revise(self, source: dict[str, Any], content: Content) -> dict[str, Any]:
         self._revisions += 1
