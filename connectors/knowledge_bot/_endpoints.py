@@ -20,7 +20,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MethodType
 from typing import (
     TYPE_CHECKING,
@@ -85,6 +85,7 @@ class Request(Generic[T]):
         done_if: codes of a 404 that say that nothing is left to do.
         idempotency_key: the key that goes along: the caller's, or one that is made for the call.
         in_doubt: an earlier attempt may have been acted on.
+        takes_key: whether a key of idempotency has a meaning for it.
     """
 
     method: Method
@@ -97,16 +98,15 @@ class Request(Generic[T]):
     done_if: tuple[str, ...] = ()
     idempotency_key: str | None = None
     in_doubt: bool = False
+    takes_key: bool = field(init=False)
 
     @property
     def only_reads(self) -> bool:
         """Whether nothing changes by it, however often it is sent."""
         return self.method == "GET" or self.path == _SEARCH
 
-    @property
-    def takes_key(self) -> bool:
-        """Whether a key of idempotency has a meaning for it."""
-        return self.method == "POST" and self.path in _WITH_KEYS
+    def __post_init__(self) -> None:
+        self.takes_key = self.method == "POST" and self.path in _WITH_KEYS
 
     def __str__(self) -> str:
         # Without the query (`kbot api`), which may hold secrets.
