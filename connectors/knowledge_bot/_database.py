@@ -90,14 +90,13 @@ _PASSING_STATES = (
 _PASSING_CODES = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
 
 # How SQLite and PostgreSQL write what they do not write alike: a numbered row, bytes, a table whose
-# rows are updated (with room for other versions of them on each page), a small table that is found
-# by its primary key, and a line for PostgreSQL alone.
+# rows are updated (with room for other versions of them on each page), and a small table that is
+# found by its primary key.
 _SPELLINGS = {
     "identity": ("INTEGER PRIMARY KEY", "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY"),
     "bytes": ("BLOB", "BYTEA"),
     "roomy": ("", " WITH (fillfactor = 60)"),
     "keyed": (" WITHOUT ROWID", ""),
-    "postgresql": ("-- not in SQLite: ", ""),
 }
 
 # By SQLite's code or PostgreSQL's state.
@@ -130,10 +129,8 @@ class Database(ABC):
         error: what is raised where it cannot be used.
         busy: how many seconds SQLite waits for another process's transaction before it says that
             it is locked.
-        version: of its tables.
         tables: the statements that create its tables; names in braces stand for what the two
             databases spell differently, see `_SPELLINGS`.
-        migrations: by the version of older tables, the statements that lead to the next version.
         file: SQLite's file; None for PostgreSQL.
         url: what PostgreSQL's driver connects to; may hold a password.
         name: the address for messages, without a password.
@@ -142,9 +139,7 @@ class Database(ABC):
     noun: ClassVar[str]
     error: ClassVar[type[DatabaseError]]
     busy: ClassVar[float] = 2.0
-    version: ClassVar[int] = 1
     tables: ClassVar[str]
-    migrations: ClassVar[Mapping[int, str]] = {}
 
     file: Path | None
     url: str
@@ -187,11 +182,8 @@ class Database(ABC):
         file = Path(text).absolute()
         return cls(file, "", str(file))
 
-    def open(self, *, reading: bool, upgrading: bool = False) -> "Connection | None":
+    def open(self, *, reading: bool) -> "Connection | None":
         """Open the database, created where there is none; a reader gets None instead.
-
-        Older tables are brought up to date, in one transaction. A reader does that only where it is
-        `upgrading`.
 
         Raises:
             DatabaseError: it cannot be opened, it holds something else, or a version that cannot be
@@ -210,35 +202,16 @@ class Database(ABC):
         connection = self.connect(reading=reading)
         try:
             with self.explaining("read" if reading else "opened for writing"):
-                version = self.version_of(connection)
-                if version != self.version and not reading:
+                if self.is_made(connection):
+                    return connection
+                if not reading:
                     self._make(connection)
-                elif 0 < version < self.version:
-                    self._upgrade_for_a_reader(version, upgrading=upgrading)
-                elif version == 0:
-                    connection.close()
-                    return None
-                return connection
+                    return connection
+                connection.close()
+                return None
         except BaseException:
             connection.close()
             raise
-
-    def _upgrade_for_a_reader(self, version: int, *, upgrading: bool) -> None:
-        reason = "nothing may be written now"
-        if upgrading:
-            try:
-                upgraded = self.open(reading=False)
-            except DatabaseError as error:
-                reason = str(error)
-            else:
-                if upgraded is not None:
-                    upgraded.close()
-                return
-        raise self.error(
-            f"{self.name} was written by an older knowledge-bot (version {version} of the "
-            f"{self.noun}, this one uses {self.version}) and is not upgraded: {reason}. Whatever "
-            f"reads it where it may be written to upgrades it, such as `kbot {self.noun} status`"
-        )
 
     def connect(self, *, reading: bool) -> "Connection":
         """Open a connection, whatever the database holds.
@@ -262,18 +235,11 @@ class Database(ABC):
             return Connection(raw, sqlite=True)
 
     @abstractmethod
-    def version_of(self, connection: "Connection") -> int:
-        """Return the version of the tables that are there; 0 where they can be created.
+    def is_made(self, connection: "Connection") -> bool:
+        """Return whether its tables are there; False where they can be created.
 
         Raises:
-            DatabaseError: it holds something else, or a version that cannot be used.
-        """
-
-    def prepare_upgrade(self, connection: "Connection", version: int) -> None:  # noqa: B027
-        """Do what has to be done before the statements of a migration, in its transaction.
-
-        Raises:
-            DatabaseError: it cannot be upgraded now.
+            DatabaseError: it holds something else, or tables of another version.
         """
 
     @abstractmethod
@@ -313,7 +279,7 @@ class Database(ABC):
             contextlib.closing(place.connect(reading=False)) as connection,
             self.explaining("written"),
         ):
-            if self.version_of(connection):
+            if self.is_made(connection):
                 raise self._taken()
             self._make(connection, fill)
 
@@ -323,22 +289,18 @@ class Database(ABC):
     def _make(
         self, connection: "Connection", fill: Callable[["Connection"], None] | None = None
     ) -> None:
-        """Create the tables, or upgrade older ones, unless another process just did."""
+        """Create the tables, unless another process just did."""
         if connection.sqlite:
             _write_ahead(connection)
         with connection.transaction():
             if not connection.sqlite:  # SQLite's write transactions exclude each other already
                 connection.run("SELECT pg_advisory_xact_lock(?)", _CREATION_LOCK)
-            found = self.version_of(connection)
-            if not found:
+            if not self.is_made(connection):
                 connection.run_all(self.tables)
                 if fill is not None:
                     fill(connection)
             elif fill is not None:
                 raise self._taken()
-            for version in range(found or self.version, self.version):
-                self.prepare_upgrade(connection, version)
-                connection.run_all(self.migrations[version])
 
     def file_identity(self) -> tuple[int, int] | None:
         """Return what identifies SQLite's file, whatever its name; None without a file."""
@@ -460,6 +422,18 @@ class Connection:
         """Return the names of a table's columns."""
         cursor = self._raw.execute(f"SELECT * FROM {table} LIMIT 0")  # noqa: S608 - a name of ours
         return [column[0] for column in cursor.description]
+
+    @contextmanager
+    def standing_still(self) -> Iterator[None]:
+        """Read what is inside as it is at one moment, however long that takes."""
+        if self.sqlite:
+            self._raw.execute("BEGIN")
+            yield
+            return
+        with self._raw.transaction():
+            self._raw.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            self._raw.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+            yield
 
     def batches(self, statement: str) -> Iterator[list[Any]]:
         """Yield the rows of a query some thousand at a time; used inside a transaction."""

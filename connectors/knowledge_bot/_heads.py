@@ -247,9 +247,9 @@ CREATE INDEX kbot_heads_updated ON kbot_heads (updated_at);
 CREATE INDEX kbot_heads_said ON kbot_heads (said) WHERE said IS NOT NULL;
 """
 
-    def version_of(self, connection: Connection) -> int:
-        """Return 1 where a database has the table; what else is in it does not matter."""
-        return int("kbot_heads" in connection.names())
+    def is_made(self, connection: Connection) -> bool:
+        """Return whether a database has the table; what else is in it does not matter."""
+        return "kbot_heads" in connection.names()
 
     def check_replaced(self, *, there: bool) -> None:
         """Allow a new file: what it does not know is a fork."""

@@ -224,19 +224,35 @@ def prune(
 @ledger.command()
 @ledger_option
 def export(ledger_address: str | None) -> None:
-    """Print the refused items as lines of JSON, as `kbot ingest jsonl` takes them.
+    """Print all that the ledger knows as lines of JSON, for `kbot ledger import` elsewhere.
 
-    The ledger keeps no content and no headers: texts are left out, and pages come without headers.
+    Nothing is printed while a run is using it. From then on use one of the two ledgers alone:
+    neither knows what is sent with the other.
 
-    Example: kbot ledger export | jq -c 'select(.url)' | kbot ingest jsonl -
+    Example: kbot ledger export > ledger.jsonl
     """
-    kept = open_ledger(ledger_address)
-    for line in kept.export():
+    for line in open_ledger(ledger_address).export():
         write_text(line)
-    if texts := sum(entry.kind == "text" for entry in kept.refused()):
-        write_stderr(
-            f"Texts left out: {texts}. The ledger keeps no content; give them from their source."
-        )
+
+
+@ledger.command("import")
+@click.argument("file", type=click.File("r", encoding="utf-8"))
+@ledger_option
+@as_json_option
+def import_(file: TextIO, ledger_address: str | None, as_json: bool) -> None:
+    """Make a ledger from what `kbot ledger export` printed: all of it, or nothing is there.
+
+    There is no ledger at that address yet. FILE is `-` for stdin.
+
+    \b
+    kbot ledger export --ledger kbot.db | \\
+      kbot ledger import - --ledger postgresql://kbot@db.example/kbot
+    """  # noqa: D301 - \b is for click
+    counts = open_ledger(ledger_address, for_writing=True).import_from(file)
+    if as_json:
+        write_document(counts)
+        return
+    write_table(("table", "rows"), counts.items())
 
 
 @ledger.command()
@@ -320,26 +336,6 @@ def forget(
         _confirm(kept, collection, origin)
     count = kept.forget(collection=collection, origin=origin, everything=everything)
     write_text(f"{count}\tforgotten")
-
-
-@ledger.command()
-@click.argument("source", metavar="FROM")
-@click.argument("target", metavar="TO")
-@as_json_option
-def copy(source: str, target: str, as_json: bool) -> None:
-    """Copy a ledger, such as from a SQLite file to PostgreSQL.
-
-    FROM and TO are SQLite files or postgresql://… addresses; TO holds no ledger yet. All is copied
-    or nothing, and nothing while a run is using FROM. Afterwards use TO alone: neither ledger knows
-    what is sent with the other. A password may come from PGPASSWORD or ~/.pgpass.
-
-    Example: kbot ledger copy kbot.db postgresql://kbot@db.example/kbot
-    """
-    copied = open_ledger(source).copy_to(target)
-    if as_json:
-        write_document(copied)
-        return
-    write_table(("table", "rows"), copied.items())
 
 
 def _forget_keys(

@@ -12,24 +12,20 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
-from knowledge_bot._database import Connection, is_read_only
+from knowledge_bot._database import Connection
 from knowledge_bot._endpoints import Collections, collection_ids
 from knowledge_bot._extensions import check_announced
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._schema import (
-    COPIED,
-    KEPT_TABLES,
     LedgerDatabase,
     LedgerError,
     dead_runs,
-    live_runs,
 )
 from knowledge_bot.ingest._store import (
     CHANGED_THERE,
     Row,
     State,
     expire,
-    expire_run,
     held,
     item_ids,
     normalised_url,
@@ -263,7 +259,7 @@ class Ledger:
 
     def exists(self) -> bool:
         """Return whether the ledger has been made."""
-        connection = self.database.open(reading=True, upgrading=True)
+        connection = self.database.open(reading=True)
         if connection is not None:
             connection.close()
         return connection is not None
@@ -509,86 +505,44 @@ class Ledger:
             return note
 
     def export(self) -> Iterator[str]:
-        """Yield refused items as lines of JSON, for `from_jsonl` and `kbot ingest jsonl`.
+        """Yield all that the ledger knows as lines of JSON, for `import_from` at another place.
 
-        The ledger keeps no content and no headers. So texts and objects are left out, and must be
-        read from their source again; pages come without their headers.
-        """
-        for entry in self.refused():
-            place = {"webpage": "url", "file": "path"}.get(entry.kind)
-            if place is not None:
-                fields = {
-                    place: entry.location,
-                    "name": entry.name,
-                    "key": entry.key,
-                    "collections": entry.collections,
-                    **({"version": entry.version} if entry.version else {}),
-                }
-                yield json.dumps(fields, ensure_ascii=False)
-
-    def copy_to(self, other: "Ledger | str | os.PathLike[str]") -> dict[str, int]:
-        """Copy the ledger to another place, in SQLite or PostgreSQL: as a whole or not at all.
-
-        From then on only one of the two may be used, since neither knows what was sent with the
-        other. A run that waited for the copy sends nothing. Otherwise nothing changes here, but
-        claims of dead workers become unknown. It may be where nothing can be written.
-
-        Args:
-            other: where there is no ledger yet, or its address.
-
-        Returns:
-            How many rows were copied of `scopes`, `origins`, `items` and so on.
+        From then on only one of the two may be used, since neither knows what is sent with the
+        other.
 
         Raises:
-            LedgerError: a run is using this ledger, or the other place holds something.
+            LedgerError: there is no ledger, or a run is using it.
         """
-        target = (other if isinstance(other, Ledger) else Ledger(other)).database
-        copied: dict[str, int] = {}
-        with contextlib.ExitStack() as closing:
-            source, writable = self._standing_still(closing)
-            if writable:
-                source.run("DELETE FROM kbot_notes WHERE name = ?", COPIED)
-            if not source.sqlite:
-                source.run("SET LOCAL idle_in_transaction_session_timeout = 0")
-                source.run(f"LOCK TABLE {', '.join(KEPT_TABLES)} IN SHARE MODE")
-            if live_runs(source):
-                raise LedgerError(
-                    f"a run is using {self} right now, so nothing was copied; try again when it "
-                    "has ended"
-                )
+        from knowledge_bot.ingest._exports import lines_of
 
-            def read(query: str) -> Iterator[list[Any]]:
-                with self.database.explaining("read"):
-                    yield from source.batches(query)
+        with self._reading() as connection:
+            yield from lines_of(connection, str(self))
 
-            def fill(connection: Connection) -> None:
-                for table in KEPT_TABLES:
-                    copied[table.removeprefix("kbot_")] = _copy(table, read, connection)
-                _copy("kbot_claims", read, connection)  # of dead runs, if they stand there still
-                for (run,) in connection.rows("SELECT DISTINCT run FROM kbot_claims"):
-                    expire_run(connection, run)
+    def import_from(self, lines: Iterable[str]) -> dict[str, int]:
+        """Make the ledger from lines that `export` yielded: as a whole or not at all.
 
-            target.create(fill)
-            if writable:
-                note = json.dumps({"to": target.name, "at": source.now()})
-                source.run("INSERT INTO kbot_notes VALUES (?, ?)", COPIED, note)
-        return copied
+        What dead workers were sending is unknown then.
 
-    def _standing_still(self, closing: contextlib.ExitStack) -> tuple[Connection, bool]:
-        """Return a connection while nobody else writes, and whether it can write itself."""
-        try:
-            return closing.enter_context(self._writing()), True
-        except LedgerError as error:
-            if not is_read_only(error.__cause__):
-                raise
-            source = closing.enter_context(self._reading())
-            source.run("BEGIN")  # all is read as it is now
-            return source, False
+        Args:
+            lines: all of them, in their order.
+
+        Returns:
+            How many rows there are of `scopes`, `origins`, `items` and so on.
+
+        Raises:
+            LedgerError: there is a ledger already, or something else; or these are not all lines of
+                an export of this version.
+        """
+        from knowledge_bot.ingest._exports import fill
+
+        counts: dict[str, int] = {}
+        self.database.create(lambda connection: counts.update(fill(connection, lines)))
+        return counts
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
         database = self.database
-        connection = database.open(reading=True, upgrading=True)
+        connection = database.open(reading=True)
         if connection is None:
             raise LedgerError(f"there is no ledger at {self}; each run names the one that it uses")
         with contextlib.closing(connection), database.explaining("read"):
@@ -648,26 +602,6 @@ def remove(
             client.delete_source(source_id)
         ledger.forget(entry.id)
     return [entry.key for entry in entries]
-
-
-def _copy(table: str, read: Callable[[str], Iterator[list[Any]]], target: Connection) -> int:
-    """Copy a table, read in batches; return how many rows it has.
-
-    Raises:
-        LedgerError: it has not as many there.
-    """
-    columns, count = target.columns(table), f"SELECT count(*) FROM {table}"  # noqa: S608 - ours
-    for rows in read(f"SELECT {', '.join(columns)} FROM {table} ORDER BY 1"):  # noqa: S608 - ours
-        target.load(table, columns, rows)
-    if "number" in columns and not target.sqlite:
-        target.run(
-            f"SELECT setval(pg_get_serial_sequence('{table}', 'number'), "  # noqa: S608 - ours
-            f"coalesce(max(number), 0) + 1, false) FROM {table}"
-        )
-    (((there,),),), ((here,),) = read(count), target.rows(count)
-    if here != there:
-        raise LedgerError(f"{here} of {there} rows of {table} arrived, so nothing was copied")
-    return int(here)
 
 
 def entries_of(

@@ -4,23 +4,23 @@ Each run holds a lease while it sends. A run without a lease that counts can no 
 outcome, so what it was sending becomes unknown.
 """
 
-import contextlib
-import itertools
 import os
 import random
 import socket
-import sqlite3
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from knowledge_bot._database import Connection, Database, DatabaseError, logger
+from knowledge_bot._database import Connection, Database, DatabaseError
 
 
 class LedgerError(DatabaseError):
     """The ledger cannot be opened, read or written. Nothing is sent without it."""
 
+
+VERSION = 1
+"""Of the tables. A ledger with tables of another version cannot be used."""
 
 # All names share a prefix, since a PostgreSQL database often serves other programs too. Columns
 # that most rows do not need are NULL, and what all items of a run share is in a table of its own:
@@ -31,7 +31,7 @@ class LedgerError(DatabaseError):
 # are left alone ("Heap-Only Tuples"). What is being sent is in a narrow table of its own.
 _TABLES = """
 CREATE TABLE kbot_ledger (version INTEGER NOT NULL);
-INSERT INTO kbot_ledger (version) VALUES (4);
+INSERT INTO kbot_ledger (version) VALUES (1);
 CREATE TABLE kbot_scopes (        -- within which a key is unique
     number {identity},
     service TEXT NOT NULL,
@@ -62,7 +62,8 @@ CREATE TABLE kbot_items (         -- what became of each item
     name TEXT,                    -- NULL: the same as the key
     kind TEXT NOT NULL,
     location TEXT,                -- of a page or a file; NULL: the same as the key
-    state TEXT NOT NULL,          -- created, refused or unknown
+    state TEXT NOT NULL           -- created, refused or unknown
+        CHECK (state IN ('created', 'refused', 'unknown')),
     digest {bytes},               -- of the content that the service has
     pending {bytes},              -- of the content sent last, unless state is created
     version TEXT,                 -- changes with the content, and is cheaper than digest
@@ -78,7 +79,6 @@ CREATE TABLE kbot_items (         -- what became of each item
     updated_at BIGINT NOT NULL,
     gone_at BIGINT,               -- when its origin stopped yielding it ...
     gone_reason TEXT              -- ... and why
-        CHECK (state IN ('created', 'refused', 'unknown'))  -- an older worker cannot claim here
 ){roomy};
 CREATE INDEX kbot_items_unsettled ON kbot_items (state) WHERE state <> 'created';
 CREATE INDEX kbot_items_origin ON kbot_items (origin) WHERE origin IS NOT NULL;
@@ -121,45 +121,9 @@ CREATE TABLE kbot_rates (         -- the shared queue of runs with a rate
 """
 
 
-# By the version that they start from. A migration leaves the tables that `_TABLES` made when it was
-# written, and never changes again.
-_MIGRATIONS = {
-    3: """
-DROP INDEX kbot_items_digest;
-ALTER TABLE kbot_items ADD COLUMN source_revision TEXT;
-ALTER TABLE kbot_items ADD COLUMN ready_at BIGINT;
-ALTER TABLE kbot_items ADD COLUMN idempotency_key TEXT;
-ALTER TABLE kbot_items ADD COLUMN gone_reason TEXT
-    CHECK (state IN ('created', 'refused', 'unknown'));
-ALTER TABLE kbot_superseded ADD COLUMN source_revision TEXT;
-{postgresql}ALTER TABLE kbot_items SET (fillfactor = 60);
-{postgresql}ALTER TABLE kbot_items ALTER updated_at TYPE BIGINT, ALTER gone_at TYPE BIGINT;
-{postgresql}ALTER TABLE kbot_superseded ALTER superseded_at TYPE BIGINT;
-CREATE TABLE kbot_claims (
-    id {bytes} PRIMARY KEY, run BIGINT NOT NULL, scope INTEGER NOT NULL, origin INTEGER,
-    key TEXT NOT NULL, name TEXT, kind TEXT NOT NULL, location TEXT, pending {bytes},
-    idempotency_key TEXT, claimed_at BIGINT NOT NULL
-){keyed};
-CREATE TABLE kbot_notes (name TEXT PRIMARY KEY, note TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS kbot_rates (
-    service TEXT PRIMARY KEY, free_at DOUBLE PRECISION NOT NULL
-);
-UPDATE kbot_ledger SET version = 4;
-""",
-}
-
 _ALWAYS_THERE = {
     "kbot_items", "kbot_origins", "kbot_pages", "kbot_runs", "kbot_scopes", "kbot_superseded"
 }  # fmt: skip
-
-# What tells which items were sent. The other tables are of use for a moment only.
-KEPT_TABLES = (
-    "kbot_scopes", "kbot_origins", "kbot_items", "kbot_superseded", "kbot_notes", "kbot_pages"
-)  # fmt: skip
-
-
-COPIED = "knowledge-bot: copied"
-"""The name of the note that says where a ledger was copied to last, and when."""
 
 
 class LedgerDatabase(Database):
@@ -167,12 +131,15 @@ class LedgerDatabase(Database):
 
     noun = "ledger"
     error = LedgerError
-    version = 4
     tables = _TABLES
-    migrations = _MIGRATIONS
 
-    def version_of(self, connection: Connection) -> int:
-        """Return the version of the ledger in a database; 0 if it holds none yet."""
+    def is_made(self, connection: Connection) -> bool:
+        """Return whether a database holds a ledger.
+
+        Raises:
+            LedgerError: it holds a ledger of another version, a part of one, or, as SQLite's file,
+                something else.
+        """
         names = connection.names()
         if "kbot_ledger" not in names:
             others = [name for name in names if "kbot_heads" not in name]
@@ -181,19 +148,12 @@ class LedgerDatabase(Database):
                     f"{self.name} is not a ledger: it is a database of another program, with the "
                     f"table {others[0]!r}. Nothing was written to it; name another file"
                 )
-            return 0
+            return False
         ((version,),) = connection.rows("SELECT version FROM kbot_ledger") or ((0,),)
-        if version > self.version:
+        if version not in (0, VERSION):
             raise self.error(
-                f"{self.name} was written by a newer knowledge-bot (ledger version {version}, "
-                f"this one knows {self.version}). Nothing was written to it; update knowledge-bot"
-            )
-        if 0 < version < min(self.migrations):
-            raise self.error(
-                f"{self.name} is a ledger of an older design (version {version}, this one upgrades "
-                f"{min(self.migrations)} and later), and cannot be used. Nothing was written to "
-                "it. Name a new ledger. Everything is then sent once more, so use a new "
-                "collection, or remove the old sources first"
+                f"{self.name} is a ledger of version {version}, and this knowledge-bot uses "
+                f"version {VERSION}. Nothing was written to it; name another one"
             )
         if version == 0 or not _ALWAYS_THERE.issubset(names):
             raise self.error(
@@ -201,53 +161,7 @@ class LedgerDatabase(Database):
                 "as after a copy that was interrupted. Nothing was written to it; copy it again, "
                 "or restore it"
             )
-        return int(version)
-
-    def prepare_upgrade(self, connection: Connection, version: int) -> None:
-        """Refuse while an older knowledge-bot uses it; keep a copy of a file; settle dead claims.
-
-        Raises:
-            LedgerError: an older knowledge-bot uses it.
-        """
-        if not connection.sqlite:  # so that no run begins between the check and the upgrade
-            connection.run("LOCK TABLE kbot_runs, kbot_items IN ACCESS EXCLUSIVE MODE")
-        if live := live_runs(connection):
-            of_a_run = "SELECT host, pid FROM kbot_runs WHERE run = ?"
-            ((host, pid),) = connection.rows(of_a_run, min(live))
-            raise self.error(
-                f"{self.name} has version {version} of the ledger and is in use by an older "
-                f"knowledge-bot (process {pid} on {host}), so it is not upgraded to {self.version} "
-                "and cannot be used. Nothing was written to it. Try again when that run has ended"
-            )
-        kept = "" if self.file is None else f". As it was, it is kept in {self._keep(version)}"
-        if version == 3:
-            connection.run(
-                "UPDATE kbot_items SET state = 'unknown', error = ?, updated_at = ?, "
-                "revision = revision + 1 WHERE state = 'claimed'",
-                DIED,
-                int(connection.now()),
-            )
-        connection.run("DELETE FROM kbot_runs")
-        logger.warning("Upgrading %s from version %d of the ledger%s", self.name, version, kept)
-
-    def _keep(self, version: int) -> Path:
-        """Copy SQLite's file, while nobody can write to it; return where the copy is."""
-        assert self.file is not None  # noqa: S101 - the caller knows
-        beside = f"{self.file}.version-{version}"
-        partial = Path(f"{beside}.partial")
-        partial.unlink(missing_ok=True)  # of a process that was killed
-        try:
-            with (
-                contextlib.closing(sqlite3.connect(self.file)) as source,
-                contextlib.closing(sqlite3.connect(partial)) as target,
-            ):
-                source.backup(target)
-        except BaseException:
-            partial.unlink(missing_ok=True)
-            raise
-        numbered = (Path(f"{beside}-{number}") for number in itertools.count(2))
-        free = (path for path in itertools.chain([Path(beside)], numbered) if not path.exists())
-        return partial.rename(next(free))
+        return True
 
     def check_replaced(self, *, there: bool) -> None:
         """Raise LedgerError: SQLite would go on writing to a file that has lost its name."""

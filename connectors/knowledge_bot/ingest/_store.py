@@ -7,7 +7,6 @@ the same item. The claims of a run that died have an unknown outcome.
 """
 
 import hashlib
-import json
 import math
 import os
 import re
@@ -24,12 +23,10 @@ from urllib.parse import urlsplit
 from knowledge_bot._database import Connection, Session
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._schema import (
-    COPIED,
     DIED,
     HEARTBEAT,
     LEASE,
     LedgerDatabase,
-    LedgerError,
     Owner,
     clock,
     dead_runs,
@@ -209,12 +206,10 @@ _CLAIM = f"""
     VALUES {{rows}} ON CONFLICT DO NOTHING
 """  # noqa: S608 - as above
 
-_COPIED = f"(SELECT note FROM kbot_notes WHERE name = '{COPIED}')"  # noqa: S608 - a name of ours
-
 # What a run knows of the ledger when it begins.
 _AT_FIRST = (
-    "SELECT (SELECT coalesce(max(number), 0) FROM kbot_items), "  # noqa: S608 - as above
-    f"(SELECT coalesce(max(number), 0) FROM kbot_origins), {_COPIED}"
+    "SELECT (SELECT coalesce(max(number), 0) FROM kbot_items), "
+    "(SELECT coalesce(max(number), 0) FROM kbot_origins)"
 )
 
 _RELEASE = "DELETE FROM kbot_claims WHERE id {ids} AND run = ?"
@@ -430,7 +425,6 @@ class Store:
         self.knows_origin: bool = False
         self.in_doubt: bool = False
         self._session = Session(database, reading=reading, patience=patience)
-        self._copied: str | None = None  # the note of the last copy, when this run began
         self._service, self._scope = "", 0
         self.scopes: dict[tuple[str, ...], int] = {}
         self._of_origin: tuple[int | None, int, int] = (None, 0, 0)
@@ -452,7 +446,7 @@ class Store:
         def look(connection: Connection) -> None:
             if not self.reading:
                 expire(connection)
-            ((self.highest, before, self._copied),) = connection.rows(_AT_FIRST)
+            ((self.highest, before),) = connection.rows(_AT_FIRST)
             self._scope = self._number_of_scope(connection, collections)
             if origin is not None:
                 of_scope = (self._scope, origin)
@@ -803,13 +797,13 @@ class Store:
         """Return whether a file belongs to the ledger. Such a file must not even be opened.
 
         Closing it drops the locks that SQLite holds on it in this process (POSIX; "How To Corrupt
-        An SQLite Database File", section 2.2). The copies that upgrades keep belong to it too.
+        An SQLite Database File", section 2.2).
         """
         folder, _, name = path.rpartition(os.sep)
         file = self._database.file
         if file is None or not name.startswith(file.name):
             return False
-        if not re.fullmatch(r"(-(journal|shm|wal)|\.version-.*)?", name[len(file.name) :]):
+        if not re.fullmatch(r"(-(journal|shm|wal))?", name[len(file.name) :]):
             return False
         try:
             return Path(folder or os.curdir).samefile(file.parent)
@@ -837,13 +831,6 @@ class Store:
 
     def _renew(self, connection: Connection) -> None:
         if not self.registered:
-            ((copied,),) = connection.rows(f"SELECT {_COPIED}")
-            if copied != self._copied:
-                raise LedgerError(
-                    f"{self._database.name} was copied to {json.loads(copied)['to']} since "
-                    "this run began, so nothing is sent. Run it again with the ledger that is used "
-                    "from now on"
-                )
             # Remove what killed runs left behind and nothing needs.
             connection.run(
                 "DELETE FROM kbot_runs WHERE lease_until < ? "

@@ -130,3 +130,17 @@ def test_on_a_terminal_it_asks_before_it_forgets_a_collection(program, run, send
         screen.type("y\n")
         assert screen.end() == 0
     assert run("ledger", "status").stdout == ""
+
+
+def test_a_ledger_moves_as_lines_of_json(run, send, tmp_path):
+    send(one="1.", two="2.")
+    exported = run("ledger", "export").stdout
+    done = run("ledger", "import", "-", "--ledger", tmp_path / "new.db", stdin=exported)
+    assert (done.exit_code, "items\t2\n" in done.stdout) == (0, True)
+    assert run("ledger", "status", "--ledger", tmp_path / "new.db").stdout == (
+        run("ledger", "status").stdout
+    )
+    for lines, ledger in ((exported, "new.db"), (exported[:-9], "other.db")):
+        done = run("ledger", "import", "-", "--ledger", tmp_path / ledger, stdin=lines)
+        assert done.exit_code == 1
+    assert not (tmp_path / "other.db").exists()
