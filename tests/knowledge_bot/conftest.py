@@ -1,6 +1,7 @@
 """The same test through both clients, and a PostgreSQL."""
 
 import asyncio
+import inspect
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -8,27 +9,43 @@ from typing import Any
 import psycopg
 import pytest
 
-from calls import KEY
+from calls import KEY, settled
 from knowledge_bot import AsyncClient, Client
+from knowledge_bot.testing import MemoryService
 from postgresql_server import PostgreSQL
 from postgresql_server import postgresql as running_postgresql
+
+URL = "https://service.test"
 
 
 @pytest.fixture(params=["sync", "async"])
 def call(request: pytest.FixtureRequest) -> Callable[..., Any]:
-    """`call(use, base_url, **options)`: the result of `use(client)` on either client."""
+    """`call(use, at, **options)`: the result of `use(client)` on either client.
 
-    def run(use: Callable[[Any], Any], base_url: str, **options: Any) -> Any:
+    `at` is a service in memory, or an address. What `use` returns may be a coroutine, also of a
+    function that awaits `settled(…)` of several calls.
+    """
+
+    def run(use: Callable[[Any], Any], at: MemoryService | str, **options: Any) -> Any:
+        blocking = request.param == "sync"
         options = {"api_key": KEY, "timeout": 5.0, **options}
-        if request.param == "sync":
-            with Client(base_url=base_url, **options) as client:
-                return use(client)
+        if isinstance(at, MemoryService):
+            transport = at.transport if blocking else at.async_transport
+            options = {"base_url": URL, "transport": transport, **options}
+        else:
+            options["base_url"] = at
 
         async def main() -> Any:
-            async with AsyncClient(base_url=base_url, **options) as client:
-                return await use(client)
+            async with AsyncClient(**options) as client:
+                return await settled(use(client))
 
-        return asyncio.run(main())
+        if not blocking:
+            return asyncio.run(main())
+        with Client(**options) as client:
+            result = use(client)
+            if inspect.iscoroutine(result):
+                return asyncio.run(result)
+            return list(result) if isinstance(result, Iterator) else result
 
     return run
 

@@ -1,5 +1,6 @@
 """Calls that many tests make, and the documented answers to them."""
 
+import inspect
 from typing import Any
 
 KEY = "key-of-the-tests-3f9a"
@@ -53,3 +54,10 @@ def read(client: Any) -> Any:
 def upload_much(client: Any) -> Any:
     """More than the buffers of a connection take, so that the sender learns of a break in time."""
     return client.upload_source(name="Handbook", collections="col_1", file=bytes(32 << 20))
+
+
+async def settled(value: Any) -> Any:
+    """Return what a call of either client comes to, and of an iterator all of it."""
+    if hasattr(value, "__aiter__"):
+        return [one async for one in value]
+    return await value if inspect.isawaitable(value) else value
