@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from airflow_knowledge_bot._compat import AirflowException, AirflowFailException
 from airflow_knowledge_bot.failures import key_at_fault
@@ -39,10 +39,7 @@ if TYPE_CHECKING:
 
     from airflow.sdk import ObjectStoragePath
 
-    from airflow_knowledge_bot.operators import KnowledgeBotCheckOperator
-    from airflow_knowledge_bot.sensors import KnowledgeBotAnswerSensor
-
-    Task: TypeAlias = KnowledgeBotCheckOperator | KnowledgeBotAnswerSensor
+    from airflow_knowledge_bot.hooks import KnowledgeBotHook
 
 logger = logging.getLogger(__name__)
 
@@ -65,7 +62,18 @@ _QUOTED = 5
 _SHOWN = 100
 
 
-class Asked:
+class AskingTask(Protocol):
+    """The parameters of a task that asks a bot questions."""
+
+    bot_id: Any
+    questions: Any
+    file: Any
+    min_pass: float
+    concurrency: int
+    knowledge_bot_conn_id: str
+
+
+class CheckProgress:
     """What has become of the questions so far, over all tries and pokes of one task instance.
 
     It is kept in the task's memory, and without one only in this object. A task that a person
@@ -146,10 +154,17 @@ class Asked:
             )
 
 
-def ask(task: "Task", asked: Asked, *, wait: float = 0.0, interval: float = 15.0) -> CheckReport:
+def ask(
+    task: AskingTask,
+    hook: "KnowledgeBotHook",
+    progress: CheckProgress,
+    *,
+    wait: float = 0.0,
+    interval: float = 15.0,
+) -> CheckReport:
     """Ask the questions that have not passed yet, and remember those that do.
 
-    What comes of it is added to `asked`. With a `wait` of 0 seconds each is asked once.
+    What comes of it is added to `progress`. With a `wait` of 0 seconds each is asked once.
 
     Returns:
         The results of all questions; those that passed earlier have no attempts.
@@ -159,19 +174,18 @@ def ask(task: "Task", asked: Asked, *, wait: float = 0.0, interval: float = 15.0
         AirflowNotFoundException: there is no such connection.
         ConfigurationError: the connection or a question cannot be used. Nothing was sent.
     """
-    hook = task._hook()  # noqa: SLF001 - of this package
     base_url = hook.settings.base_url
     bot_id: Any = hook.settings.default("bot_id", task.bot_id)
-    check_filled("bot_id", bot_id)
+    check_filled(bot_id=bot_id)
     if not isinstance(bot_id, str):
         one = "one bot's id, and .expand(bot_id=…) maps the task over several,"
         raise wrong_type("bot_id", bot_id, one)
     questions = questions_of(task)
     digests = {one.id: _digest(base_url, bot_id, one) for one in questions}
-    before = [one.id for one in questions if digests[one.id] in asked.passed]
-    still = len(questions) - len(before)
+    passed = [one.id for one in questions if digests[one.id] in progress.passed]
+    still = len(questions) - len(passed)
     logger.info("Asking %s %d of %d questions at %s", bot_id, still, len(questions), base_url)
-    asked.begin(digests, gives_up=wait == 0)
+    progress.begin(digests, gives_up=wait == 0)
     try:
         with hook.get_conn() as client:
             # A check waits for a service that is away; what it can is asked in between.
@@ -184,21 +198,21 @@ def ask(task: "Task", asked: Asked, *, wait: float = 0.0, interval: float = 15.0
                 interval=interval,
                 concurrency=task.concurrency,
                 min_pass=task.min_pass,
-                passed_before=before,
-                on_result=asked.on_result,
-                on_progress=asked.on_progress,
-                key_of=lambda one: asked.key(one, quick),
-                stop=asked,
+                passed_before=passed,
+                on_result=progress.on_result,
+                on_progress=progress.on_progress,
+                key_of=lambda one: progress.key(one, quick),
+                stop=progress,
             )
     finally:
-        asked.save()
-    if asked.gave_up and report.stopped is CheckStop.REQUESTED:
+        progress.save()
+    if progress.gave_up and report.stopped is CheckStop.REQUESTED:
         # For the check a person stopped it; for the task the service is down.
         return replace(report, stopped=None, stop_reason="")
     return report
 
 
-def questions_of(task: "Task") -> list[Question]:
+def questions_of(task: AskingTask) -> list[Question]:
     """Return the questions of a task's rendered parameters.
 
     Raises:
@@ -212,12 +226,12 @@ def questions_of(task: "Task") -> list[Question]:
             f"{'none' if file is None else 'both'} of them are given. Nothing was sent."
         )
     if file is not None:
-        check_filled("file", file)
+        check_filled(file=file)
         return _read(file)
     questions: Any = as_several(task.questions)
     check_several("questions", questions, Question, "questions")
     given = list(questions)
-    check_filled("questions", given)
+    check_filled(questions=given)
     return [_question(one, number) for number, one in enumerate(given, 1)]
 
 
@@ -262,7 +276,7 @@ def _may_still_answer(result: Result) -> bool:
     """Return whether there is no answer, and a later attempt may get one."""
     if result.verdict is Verdict.UNASKED:
         return True
-    return result.error is not None and result.error.may_pass
+    return isinstance(result.error, KnowledgeBotError) and result.error.may_pass
 
 
 def log_report(report: CheckReport) -> None:
@@ -325,7 +339,7 @@ def summary(report: CheckReport) -> dict[str, Any]:
     }
 
 
-def failure_of(report: CheckReport, task: "Task", *, waiting: bool = False) -> Exception | None:
+def failure_of(report: CheckReport, task: AskingTask, *, waiting: bool = False) -> Exception | None:
     """Return the error that fails the task if too few questions have passed, or None.
 
     While `waiting`, a wrong answer may still become right: then it is None as well if waiting may
@@ -347,7 +361,7 @@ def failure_of(report: CheckReport, task: "Task", *, waiting: bool = False) -> E
     return AirflowException(text) if again else AirflowFailException(text)
 
 
-def _advice(report: CheckReport, task: "Task") -> str:
+def _advice(report: CheckReport, task: AskingTask) -> str:
     match report.stopped:
         case CheckStop.AUTHENTICATION:
             return key_at_fault(task.knowledge_bot_conn_id)

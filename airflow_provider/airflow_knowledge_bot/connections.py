@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Extra(BaseModel):
+class ConnectionExtra(BaseModel):
     """The connection's extra. Texts are read as numbers too: a connection URI holds only texts."""
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
@@ -33,7 +33,7 @@ class Extra(BaseModel):
     default_collection_id: str | None = Field(None, description="a collection's id as text")
 
 
-class Settings(BaseModel):
+class ConnectionSettings(BaseModel):
     """Everything a client needs, read from a connection."""
 
     model_config = ConfigDict(frozen=True)
@@ -41,10 +41,10 @@ class Settings(BaseModel):
     conn_id: str
     base_url: str
     api_key: SecretStr
-    extra: Extra
+    extra: ConnectionExtra
 
     @classmethod
-    def read(cls, conn_id: str, connection: "Connection", extra: object) -> "Settings":
+    def read(cls, conn_id: str, connection: "Connection", extra: object) -> "ConnectionSettings":
         """Read a connection.
 
         Args:
@@ -113,18 +113,19 @@ def _base_url(conn_id: str, connection: "Connection") -> str:
     return url.geturl()
 
 
-def _extra(conn_id: str, extra: object) -> Extra:
+def _extra(conn_id: str, extra: object) -> ConnectionExtra:
     if not isinstance(extra, dict):
         raise ConfigurationError(f"The connection {conn_id!r}: its extra is not a JSON object")
     # The connection form saves an emptied field as null or as an empty text.
     given: dict[str, Any] = {key: value for key, value in extra.items() if value not in (None, "")}
     try:
-        return Extra.model_validate(given)
+        return ConnectionExtra.model_validate(given)
     except ValidationError as error:
         # The value is left out: a secret may have been pasted into the wrong field.
         fields = dict.fromkeys(str(problem["loc"][0]) for problem in error.errors())
+        known = ConnectionExtra.model_fields
         wrong = "; ".join(
-            f"the field {field!r} of its extra expects {Extra.model_fields[field].description}"
+            f"the field {field!r} of its extra expects {known[field].description}"
             for field in fields
         )
         raise ConfigurationError(f"The connection {conn_id!r}: {wrong}") from None

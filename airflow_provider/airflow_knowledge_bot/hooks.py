@@ -1,7 +1,9 @@
 """The hook: from an Airflow connection to a client of the service."""
 
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property, update_wrapper
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from airflow_knowledge_bot._compat import AirflowNotFoundException
 
@@ -11,42 +13,54 @@ from airflow.sdk import BaseHook
 from airflow_knowledge_bot.get_provider_info import field_behaviour
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pydantic import BaseModel
-
-    from airflow_knowledge_bot.connections import Settings
+    from airflow_knowledge_bot.connections import ConnectionSettings
     from knowledge_bot import AsyncClient, Client
 
 C = TypeVar("C")
+P = ParamSpec("P")
 
-SOURCE_FIELDS: "dict[str, Any]" = {
-    "id": True,
-    "name": True,
-    "status": True,
-    "collections": {"__all__": {"id", "name"}},
-    "created_at": True,
-    "revision": True,
-}
-"""A source's fields, in the form of pydantic's `include`; not every service tells a `revision`."""
 
-_DETAILS = SOURCE_FIELDS | dict.fromkeys(("ready_revision", "reason", "warnings", "ready_at"), True)
+def _table() -> "type[Client]":
+    from knowledge_bot import Client
 
-MESSAGE_FIELDS: "dict[str, Any]" = {
-    "id": True,
-    "answer": True,
-    "conversation_id": True,
-    "created_at": True,
-}
-"""A message's documented fields."""
+    return Client
 
-_NAMED: "dict[str, Any]" = {"id": True, "name": True}
+
+class _PlainEndpoint(Generic[P]):
+    """An endpoint of the client as a method of the hook, with an answer of plain values.
+
+    The client's table of endpoints says what it takes and documents it; it loads with the first
+    use, since a DAG that is parsed needs no client.
+    """
+
+    def __init__(self, endpoint: Callable[[], Callable[P, Any]]) -> None:
+        self._endpoint = endpoint
+        self._name = ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, hook: None, owner: type) -> "_PlainEndpoint[P]": ...
+    @overload
+    def __get__(self, hook: "KnowledgeBotHook", owner: type) -> Callable[P, Any]: ...
+    def __get__(self, hook: "KnowledgeBotHook | None", owner: type) -> Any:
+        if hook is None:
+            return self
+        build = self._endpoint()
+
+        def call(*args: P.args, **kwargs: P.kwargs) -> Any:
+            return plain(getattr(hook.get_conn(), self._name)(*args, **kwargs))
+
+        update_wrapper(call, build)
+        call.__signature__ = inspect.signature(build)  # type: ignore[attr-defined] # for agents
+        return call
 
 
 class KnowledgeBotHook(BaseHook):
     """Calls the service that a connection of type `knowledge_bot` describes.
 
-    It has the interface's endpoints as methods. They return plain values, which a task may return
+    It has the client's endpoints as methods. They return plain values, which a task may return
     and an agent may use (`HookToolset(KnowledgeBotHook(), allowed_methods=[…])` of Airflow's
     common-ai provider). `get_conn` returns the client itself. Nothing is looked up before it is
     needed; the core client loads with the first call.
@@ -102,24 +116,27 @@ class KnowledgeBotHook(BaseHook):
         return await sync_to_async(new_client, thread_sensitive=False)()
 
     @cached_property
-    def settings(self) -> "Settings":
+    def settings(self) -> "ConnectionSettings":
         """The connection's settings, looked up once."""
-        from airflow_knowledge_bot.connections import Settings
+        from airflow_knowledge_bot.connections import ConnectionSettings
 
         connection = self.get_connection(self.knowledge_bot_conn_id)
-        return Settings.read(self.knowledge_bot_conn_id, connection, connection.extra_dejson)
+        return ConnectionSettings.read(
+            self.knowledge_bot_conn_id, connection, connection.extra_dejson
+        )
 
-    def ping(self) -> bool:
-        """Check that the service is alive; returns True or raises."""
-        return self.get_conn().ping()
+    ping = _PlainEndpoint(lambda: _table().ping)
+    list_collections = _PlainEndpoint(lambda: _table().list_collections)
+    list_bots = _PlainEndpoint(lambda: _table().list_bots)
+    extensions = _PlainEndpoint(lambda: _table().extensions)
+    list_sources = _PlainEndpoint(lambda: _table().list_sources)
+    get_source = _PlainEndpoint(lambda: _table().get_source)
+    replace_source = _PlainEndpoint(lambda: _table().replace_source)
+    delete_source = _PlainEndpoint(lambda: _table().delete_source)
+    search = _PlainEndpoint(lambda: _table().search)
+    get_passage = _PlainEndpoint(lambda: _table().get_passage)
 
-    def list_collections(self) -> list[dict[str, Any]]:
-        """List the collections: `id` and `name` of each."""
-        return [_plain(one, _NAMED) for one in self.get_conn().list_collections()]
-
-    def list_bots(self) -> list[dict[str, Any]]:
-        """List the bots: `id` and `name` of each."""
-        return [_plain(one, _NAMED) for one in self.get_conn().list_bots()]
+    # These take what they are not given from the connection.
 
     def list_conversations(self, bot_id: str | None = None) -> list[dict[str, Any]]:
         """List the conversations of a bot: `id` and `name` of each.
@@ -128,7 +145,8 @@ class KnowledgeBotHook(BaseHook):
             bot_id: the bot's id; by default the connection's `default_bot_id`.
         """
         bot = self.settings.default("bot_id", bot_id or None)
-        return [_plain(one, _NAMED) for one in self.get_conn().list_conversations(bot)]
+        found: list[dict[str, Any]] = plain(self.get_conn().list_conversations(bot))
+        return found
 
     def send_message(
         self, content: str, bot_id: str | None = None, conversation_id: str | None = None
@@ -143,11 +161,9 @@ class KnowledgeBotHook(BaseHook):
         Returns:
             `id`, `answer`, `conversation_id` and `created_at` (Unix milliseconds).
         """
-        bot = self.settings.default("bot_id", bot_id or None)
-        message = self.get_conn().send_message(
-            bot_id=bot, content=content, conversation_id=conversation_id
+        return self._of_connection(
+            "send_message", bot_id=bot_id, content=content, conversation_id=conversation_id
         )
-        return _plain(message, MESSAGE_FIELDS)
 
     def create_webpage_source(
         self,
@@ -168,11 +184,9 @@ class KnowledgeBotHook(BaseHook):
             `id`, `name`, `status`, `collections` (each with `id` and `name`), `created_at` (Unix
             milliseconds) and, where the service announces `sources`, `revision`.
         """
-        into = self.settings.default("collections", collections or None)
-        source = self.get_conn().create_webpage_source(
-            name=name, collections=into, url=url, headers=headers
+        return self._of_connection(
+            "create_webpage_source", name=name, collections=collections, url=url, headers=headers
         )
-        return _plain(source, SOURCE_FIELDS)
 
     def create_text_source(
         self, name: str, content: str, collections: list[str] | None = None
@@ -187,9 +201,9 @@ class KnowledgeBotHook(BaseHook):
         Returns:
             As for `create_webpage_source`.
         """
-        into = self.settings.default("collections", collections or None)
-        source = self.get_conn().create_text_source(name=name, collections=into, content=content)
-        return _plain(source, SOURCE_FIELDS)
+        return self._of_connection(
+            "create_text_source", name=name, collections=collections, content=content
+        )
 
     def upload_source(
         self,
@@ -209,132 +223,9 @@ class KnowledgeBotHook(BaseHook):
         Returns:
             As for `create_webpage_source`.
         """
-        into = self.settings.default("collections", collections or None)
-        source = self.get_conn().upload_source(
-            name=name, collections=into, file=file, filename=filename
+        return self._of_connection(
+            "upload_source", name=name, collections=collections, file=file, filename=filename
         )
-        return _plain(source, SOURCE_FIELDS)
-
-    def extensions(self) -> dict[str, dict[str, Any]]:
-        """Return what the service can beyond the interface: parameters by an extension's name."""
-        return {name: dict(given) for name, given in self.get_conn().extensions().items()}
-
-    def list_sources(
-        self,
-        name: str | None = None,
-        status: list[str] | None = None,
-        collection: list[str] | None = None,
-    ) -> list[dict[str, Any]]:
-        """List sources, newest first, where the service announces `sources`.
-
-        Args:
-            name: only those of exactly this name.
-            status: only those with one of these: `pending`, `processing`, `ready`, `failed`.
-            collection: only those in one of these collections.
-
-        Returns:
-            Of each the same as `get_source`.
-        """
-        found = self.get_conn().list_sources(name=name, status=status, collection=collection)
-        return [_plain(one, _DETAILS) for one in found]
-
-    def get_source(self, source_id: str) -> dict[str, Any]:
-        """Return a source with its state, where the service announces `sources`.
-
-        Args:
-            source_id: the source's id.
-
-        Returns:
-            As for `create_webpage_source`, and `ready_revision` (the one that questions are
-            answered from, or None), `reason` (why `revision` failed), `warnings` and `ready_at`.
-        """
-        return _plain(self.get_conn().get_source(source_id), _DETAILS)
-
-    def replace_source(
-        self,
-        source_id: str,
-        name: str,
-        *,
-        collections: list[str] | None = None,
-        content: str | None = None,
-        url: str | None = None,
-        headers: dict[str, str] | None = None,
-        file: str | None = None,
-        filename: str | None = None,
-        revision: str | None = None,
-    ) -> dict[str, Any]:
-        """Replace a source in place, or rename it, where the service announces `sources`.
-
-        Questions are answered from the old text until the new one is ready.
-
-        Args:
-            source_id: the source's id, which stays.
-            name: its name from now on.
-            collections: its collections from now on; needed with a new text.
-            content: the new text. With neither this nor `url` nor `file`, only the name changes.
-            url: the address of the page that it is read from now on.
-            headers: request headers that the service sends while it scrapes.
-            file: the path of the new file on this machine.
-            filename: the name that the service sees; by default the file's own.
-            revision: replace only this one; by default whichever it is.
-
-        Returns:
-            As for `get_source`.
-        """
-        source = self.get_conn().replace_source(
-            source_id,
-            name=name,
-            collections=collections,
-            content=content,
-            url=url,
-            headers=headers,
-            file=file,
-            filename=filename,
-            revision=revision,
-        )
-        return _plain(source, _DETAILS)
-
-    def delete_source(self, source_id: str, revision: str | None = None) -> None:
-        """Delete a source, where the service announces `sources`; one that is not there is fine.
-
-        Args:
-            source_id: the source's id.
-            revision: delete only this one; by default whichever it is.
-        """
-        self.get_conn().delete_source(source_id, revision=revision)
-
-    def search(
-        self,
-        query: str,
-        *,
-        bot_id: str | None = None,
-        collections: list[str] | None = None,
-        limit: int = 5,
-    ) -> list[dict[str, Any]]:
-        """Return the passages that fit a question best, where the service announces `passages`.
-
-        Args:
-            query: the question; no bot is asked.
-            bot_id: look in the collections of this bot.
-            collections: look in these; with neither, in all that the API key sees.
-            limit: how many passages at most, 1 to 40.
-
-        Returns:
-            Of each `id`, `source_id`, `name`, `url`, `revision`, `text`, `score` and `found`.
-        """
-        found = self.get_conn().search(query, bot_id=bot_id, collections=collections, limit=limit)
-        return [passage.model_dump(mode="json") for passage in found]
-
-    def get_passage(self, passage_id: str) -> dict[str, Any]:
-        """Return a passage that was found, where the service announces `passages`.
-
-        Args:
-            passage_id: the passage's id, which holds for one revision of its source.
-
-        Returns:
-            As for `search`.
-        """
-        return self.get_conn().get_passage(passage_id).model_dump(mode="json")
 
     def test_connection(self) -> tuple[bool, str]:
         """Ping the service, then list its bots, so that a wrong key shows.
@@ -357,12 +248,29 @@ class KnowledgeBotHook(BaseHook):
         """Return the form's labels for Airflow 3.1; later ones read `get_provider_info` alone."""
         return field_behaviour(cls.conn_type)
 
+    def _of_connection(self, endpoint: str, **arguments: Any) -> dict[str, Any]:
+        for name in arguments.keys() & {"bot_id", "collections"}:
+            arguments[name] = self.settings.default(name, arguments[name] or None)
+        created: dict[str, Any] = plain(getattr(self.get_conn(), endpoint)(**arguments))
+        return created
 
-def _plain(answer: "BaseModel", fields: dict[str, Any]) -> dict[str, Any]:
-    return answer.model_dump(mode="json", include=fields)
+
+def plain(answer: Any) -> Any:
+    """Return an answer of the client as plain JSON: of models, the fields that are documented."""
+    if isinstance(answer, Mapping):
+        return {name: plain(value) for name, value in answer.items()}
+    if isinstance(answer, list | tuple | Iterator):
+        return [plain(one) for one in answer]
+    documented = getattr(type(answer), "model_fields", None)
+    if documented is None:
+        return answer
+    include: dict[str, Any] = dict.fromkeys(documented, True)
+    if "collections" in include:  # a source; not every service tells a new one's revision
+        include |= {"revision": True, "collections": {"__all__": {"id", "name"}}}
+    return answer.model_dump(mode="json", include=include)
 
 
-def _client_of(make: "Callable[..., C]", settings: "Settings") -> "C":
+def _client_of(make: "Callable[..., C]", settings: "ConnectionSettings") -> "C":
     from knowledge_bot.errors import ConfigurationError
 
     try:

@@ -82,7 +82,7 @@ def ledger_of(conn_id: str) -> "Ledger":
     from airflow_knowledge_bot.tasks import check_filled
     from knowledge_bot.ingest import Ledger
 
-    check_filled("ledger_conn_id", conn_id)
+    check_filled(ledger_conn_id=conn_id)
     try:
         connection = BaseHook.get_connection(conn_id)
     except AirflowNotFoundException as error:

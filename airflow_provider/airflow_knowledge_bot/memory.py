@@ -1,4 +1,4 @@
-"""What the tries of one task instance share.
+"""What the tries of one task instance share: what was sent, and what came of it.
 
 XCom is cleared when a try begins, and a worker can be killed at any moment. So what a later try has
 to know stands in the task's state store (Airflow 3.3), which all tries share, before it is needed.
@@ -7,12 +7,16 @@ alike, such as a key of idempotency.
 """
 
 import hashlib
+import logging
 import time
 import uuid
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Literal
 
-from knowledge_bot.adapters import end_of_life
-from knowledge_bot.errors import KnowledgeBotError
+from airflow_knowledge_bot._compat import AirflowException, AirflowFailException
+from knowledge_bot.adapters import end_of_life, new_key
+from knowledge_bot.errors import Delivery, KnowledgeBotError
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -20,11 +24,34 @@ if TYPE_CHECKING:
     from knowledge_bot import Client
     from knowledge_bot.adapters import Extensions
 
+OnUnknown = Literal["hold", "resend"]
+"""What to do where the service may have acted on a request whose answer never arrived."""
+
 _KEY = "knowledge_bot"
 
 # Seconds before the end of a key's life from which on it is not used: clocks differ, and a request
 # takes its time.
 _MARGIN = 60.0
+
+# Statuses that an equal request before this one got as well, or, if it was another one, 422.
+_FINAL = (400, 413, 422)
+
+_log = logging.getLogger(__name__)
+
+_UNKNOWN = (
+    "An earlier try of this task ended in the middle of its request ({what}), so the service may "
+    "have acted on it. Nothing was sent this time. Look in the service first; clear the task to "
+    "send the request again."
+)
+
+_SENT_AGAIN = (
+    "The next try sends the request again with the same idempotency key, so its result exists once."
+)
+
+_SINCE_KILLED = (
+    "This Airflow keeps nothing between the tries of a task: if the worker is killed in the middle "
+    "of the request, the next try sends it again."
+)
 
 
 class TaskMemory:
@@ -73,18 +100,107 @@ class TaskMemory:
         return str(uuid.UUID(f"{born:012x}7{made[:3]}8{made[3:18]}"))
 
 
-def extensions_of(client: "Client") -> "Extensions":
-    """Return what the service announces; nothing where something else answers its ping.
+class Intent:
+    """A task's one request, written to its memory before it leaves, and its answer after that.
 
-    Raises:
-        KnowledgeBotError: it cannot be asked now; nothing was sent yet, so the next try may.
+    A task that a person cleared starts over, unless the unknown outcome of its request has not been
+    reported yet. Where the service takes idempotency keys, the intent holds one, and a retry sends
+    the request again with the same key: the service answers it as it answered the first one, or
+    acts on it now. Where nothing is kept, each try makes the same key.
+
+    What is kept is either the `answer` or a `state`: `sending`, with the request's `key` if it has
+    one, or `reported` once the task has failed and asked for a person.
+
+    Args:
+        memory: the task's.
+        on_unknown: what to do where nobody knows whether the service acted.
+        what: the request, for a person who looks for it in the service.
+
+    Attributes:
+        answer: what an earlier try got; None: nothing.
+        is_kept: whether a later try will know of this one, or make the same key.
     """
-    try:
-        return client.extensions()
-    except KnowledgeBotError as error:
-        if error.may_pass:
+
+    def __init__(self, memory: TaskMemory, on_unknown: OnUnknown, what: str) -> None:
+        self._memory, self._on_unknown, self._what = memory, on_unknown, what
+        self.answer: dict[str, Any] | None = (
+            None if memory.is_cleared else memory.earlier.get("answer")
+        )
+        self.is_kept = memory.is_kept
+        state = memory.earlier.get("state")
+        was_reported = state == "reported" and not memory.is_cleared
+        self._is_unknown = state == "sending" or was_reported
+
+    def send(
+        self, client: "Client", request: Callable[[str | None], dict[str, Any]]
+    ) -> dict[str, Any]:
+        """Store the intent, send the request, and store its answer.
+
+        Args:
+            client: tells whether the service takes keys of idempotency.
+            request: sends it, with the key that it gets.
+
+        Raises:
+            AirflowFailException: an earlier try may have sent it without a key that still lives,
+                and `on_unknown` is `hold`. Nothing was sent.
+            AirflowException: the service may have acted, and the next try sends the same key.
+            Exception: what `request` raises.
+        """
+        key = self._key(_extensions_of(client))
+        if not self.is_kept and self._on_unknown == "hold":
+            _log.warning(_SINCE_KILLED)
+        now = datetime.now(UTC).isoformat(sep=" ", timespec="seconds")
+        what = f"{self._what}, sent at {now}"
+        self._memory.keep(state="sending", what=what, key=key)
+        try:
+            answer = request(key)
+        except KnowledgeBotError as error:
+            self._keep_after(error, what, key)
             raise
-        return {}
+        self._memory.keep(answer=answer)
+        return answer
+
+    def _keep_after(self, error: KnowledgeBotError, what: str, key: str | None) -> None:
+        if error.delivery is not Delivery.UNKNOWN:
+            # Whatever became of this one, an earlier one with the same key may have arrived.
+            if not self._is_unknown or getattr(error, "status_code", 0) in _FINAL:
+                self._memory.forget()
+        elif key is not None:
+            if error.may_pass:
+                raise AirflowException(f"{error} {_SENT_AGAIN}") from error
+        elif self._on_unknown == "hold":
+            self._memory.keep(state="reported", what=what)
+        elif error.may_pass:
+            _log.warning(
+                "on_unknown='resend': the next try, if any, sends the request again (%s), so its "
+                "result may exist twice.",
+                what,
+            )
+
+    def _key(self, extensions: "Extensions") -> str | None:
+        """Return the idempotency key to send the request with; None where there can be none."""
+        new = living(new_key() if self._memory.is_kept else self._memory.key(), extensions)
+        self.is_kept = self.is_kept or new is not None
+        if not self._is_unknown:
+            return new
+        earlier = self._memory.earlier
+        what = earlier.get("what", self._what)
+        if (key := living(earlier.get("key"), extensions)) is not None:
+            _log.info(
+                "An earlier try may have sent the request (%s). It is sent again with the same "
+                "idempotency key, so its result exists once.",
+                what,
+            )
+            return key
+        if self._on_unknown == "hold":
+            self._memory.keep(state="reported", what=what)
+            raise AirflowFailException(_UNKNOWN.format(what=what))
+        _log.warning(
+            "on_unknown='resend': an earlier try may have sent the request (%s). It is sent again "
+            "now, so its result may exist twice.",
+            what,
+        )
+        return new
 
 
 def living(key: str | None, extensions: "Extensions") -> str | None:
@@ -92,3 +208,16 @@ def living(key: str | None, extensions: "Extensions") -> str | None:
     if key is None or "idempotency" not in extensions:
         return None
     return key if time.time() + _MARGIN < end_of_life(key, extensions) else None
+
+
+def _extensions_of(client: "Client") -> "Extensions":
+    """Return what the service announces; nothing where something else answers its ping.
+
+    An error that may pass is raised: nothing was sent yet, so the next try may send.
+    """
+    try:
+        return client.extensions()
+    except KnowledgeBotError as error:
+        if error.may_pass:
+            raise
+        return {}

@@ -1,18 +1,17 @@
 """The result of an ingestion: for XCom, and as the error that says what a person must do."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow_knowledge_bot._compat import AirflowFailException
 from airflow_knowledge_bot.failures import key_at_fault
-from airflow_knowledge_bot.operators.ingest import FAILED, KnowledgeBotIngestOperator
 from airflow_knowledge_bot.progress import NAMED, shell_needs
 from airflow_knowledge_bot.tasks import brief
 from knowledge_bot.ingest import IncompleteIngestionError, LedgerError, Stop
 
 if TYPE_CHECKING:
-    from airflow_knowledge_bot.history import History
+    from airflow_knowledge_bot.progress import RunCounts
     from knowledge_bot.ingest import Ledger, Outcome, Report
 
 _CHARACTERS = 500
@@ -23,7 +22,7 @@ def summary(
     report: "Report",
     outcomes: Mapping[str, Iterable["Outcome"]],
     ledger: "Ledger",
-    history: "History",
+    tries: "RunCounts",
 ) -> dict[str, Any]:
     """Return the report as a small plain dict, which names the first items of some kinds.
 
@@ -39,7 +38,7 @@ def summary(
             {"kind": one.kind, "name": one.name, "error": one.error[:_CHARACTERS]}
             for one in failures
         ],
-        "named": _named(report, outcomes, ledger, history),
+        "named": _named(report, outcomes, ledger, tries),
     }
 
 
@@ -47,9 +46,9 @@ def _named(
     report: "Report",
     outcomes: Mapping[str, Iterable["Outcome"]],
     ledger: "Ledger",
-    history: "History",
+    tries: "RunCounts",
 ) -> dict[str, list[dict[str, Any]]]:
-    service, _, origin = history.route
+    service, _, origin = tries.route
     named: dict[str, list[dict[str, Any]]] = {"superseded": [], "gone": []}
     for kind, ones in outcomes.items():
         field = "key" if kind == "unknown" else "source_id"
@@ -59,7 +58,7 @@ def _named(
             replaced = (
                 {"name": one.name, "source_id": one.source_id, "replaced_by": one.replaced_by}
                 for one in ledger.superseded(service=service)
-                if one.superseded_at.timestamp() >= int(history.began)
+                if one.superseded_at.timestamp() >= int(tries.began)
             )
             named["superseded"] = list(islice(replaced, NAMED))
         if report.gone:
@@ -74,7 +73,17 @@ def _named(
     return named
 
 
-def failing(report: "Report", task: KnowledgeBotIngestOperator) -> dict[str, int]:
+class IngestingTask(Protocol):
+    """The parameters of a task that say which counts fail it, and that its error quotes."""
+
+    fail_on: Collection[Any]
+    max_refused: int | float
+    on_unknown: Any
+    ledger_conn_id: str
+    knowledge_bot_conn_id: str
+
+
+def failing(report: "Report", task: IngestingTask) -> dict[str, int]:
     """Return the counts that fail the task, by their names."""
     counts: dict[str, int] = {
         kind: getattr(report, kind) for kind in task.fail_on if getattr(report, kind)
@@ -86,17 +95,9 @@ def failing(report: "Report", task: KnowledgeBotIngestOperator) -> dict[str, int
     return counts
 
 
-def tolerated(report: "Report", task: KnowledgeBotIngestOperator) -> dict[str, int]:
-    """Return the counts of failures that do not fail the task, by their names."""
-    fails = failing(report, task)
-    return {
-        kind: count for kind in FAILED if kind not in fails and (count := getattr(report, kind))
-    }
-
-
 def failure_of(
     report: "Report",
-    task: KnowledgeBotIngestOperator,
+    task: IngestingTask,
     *,
     collections: Sequence[str],
     ledger: "Ledger",
@@ -154,7 +155,7 @@ _NEXT = {
 def _lines(
     report: "Report",
     counts: Mapping[str, int],
-    task: KnowledgeBotIngestOperator,
+    task: IngestingTask,
     collections: Sequence[str],
 ) -> list[str]:
     lines = [f"Not everything got into {', '.join(collections)}: {str(report).rstrip('.')}."]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context, ObjectStoragePath
 
     from airflow_knowledge_bot.arguments import BaseSensorArguments, SensorArguments
-    from airflow_knowledge_bot.checks import Asked
+    from airflow_knowledge_bot.checks import CheckProgress
     from knowledge_bot.checks import Question
 
 # Seconds that the trigger gets beyond its own deadline, so that its event, which says why, arrives
@@ -77,7 +77,7 @@ class KnowledgeBotPingSensor(BaseSensorOperator):
         from airflow_knowledge_bot.failures import no_connection
         from knowledge_bot.errors import KnowledgeBotError
 
-        check_filled("knowledge_bot_conn_id", self.knowledge_bot_conn_id)
+        check_filled(knowledge_bot_conn_id=self.knowledge_bot_conn_id)
         try:
             with KnowledgeBotHook(self.knowledge_bot_conn_id).get_conn() as client:
                 client.ping()
@@ -180,7 +180,7 @@ class KnowledgeBotAnswerSensor(ServiceTask, BaseSensorOperator):
     template_fields: Sequence[str] = ("bot_id", "questions", "file", "knowledge_bot_conn_id")
     template_fields_renderers: ClassVar[dict[str, str]] = {"questions": "json"}
 
-    _asked: "Asked | None" = None
+    _progress: "CheckProgress | None" = None
     _open = ""
 
     def __init__(
@@ -215,7 +215,7 @@ class KnowledgeBotAnswerSensor(ServiceTask, BaseSensorOperator):
             AirflowFailException: waiting cannot help.
         """
         # Airflow may use one operator object for several runs.
-        self._asked = None
+        self._progress = None
         try:
             return super().execute(context)
         except AirflowSensorTimeout as error:
@@ -227,14 +227,14 @@ class KnowledgeBotAnswerSensor(ServiceTask, BaseSensorOperator):
         Raises:
             AirflowFailException: waiting cannot help.
         """
-        from airflow_knowledge_bot.checks import Asked, ask, failure_of, log_open, summary
+        from airflow_knowledge_bot.checks import CheckProgress, ask, failure_of, log_open, summary
         from airflow_knowledge_bot.failures import task_fails_for_good
         from airflow_knowledge_bot.memory import TaskMemory
 
-        if self._asked is None:
-            self._asked = Asked(TaskMemory(context))
+        if self._progress is None:
+            self._progress = CheckProgress(TaskMemory(context))
         with task_fails_for_good(self.knowledge_bot_conn_id, {}, "resend"):
-            report = ask(self, self._asked)
+            report = ask(self, self._hook(), self._progress)
         if (failure := failure_of(report, self, waiting=True)) is not None:
             raise failure
         if report.ok:

@@ -35,7 +35,7 @@ class ServiceTask:
 
     def _hook(self) -> KnowledgeBotHook:
         """Return the connection's hook; the caller takes errors into `task_fails_for_good`."""
-        check_filled("knowledge_bot_conn_id", self.knowledge_bot_conn_id)
+        check_filled(knowledge_bot_conn_id=self.knowledge_bot_conn_id)
         hook = KnowledgeBotHook(self.knowledge_bot_conn_id)
         self.service_page = service_page(hook.settings.base_url)
         return hook
@@ -138,13 +138,14 @@ def check_several(name: str, given: object, kind: Any, what: str) -> None:
         )
 
 
-def check_filled(name: str, value: object) -> None:
+def check_filled(**parameters: object) -> None:
     """Refuse a parameter that is empty, or has an empty element."""
-    if _is_empty(value):
-        raise AirflowFailException(
-            f"The task's parameter {name!r} is empty once it is rendered ({value!r}): nothing was "
-            "sent. Check what the template or the upstream task gives."
-        )
+    for name, value in parameters.items():
+        if _is_empty(value):
+            raise AirflowFailException(
+                f"The task's parameter {name!r} is empty once it is rendered ({value!r}): nothing "
+                "was sent. Check what the template or the upstream task gives."
+            )
 
 
 def _is_empty(value: object) -> bool:

@@ -83,7 +83,7 @@ class KnowledgeBotPingTrigger(_Recreated, BaseTrigger):
             yield _event("ready", "The service answered the ping.")
 
     async def _until_ready(self, limit: asyncio.Timeout) -> None:
-        check_filled("knowledge_bot_conn_id", self.knowledge_bot_conn_id)
+        check_filled(knowledge_bot_conn_id=self.knowledge_bot_conn_id)
         hook = KnowledgeBotHook(self.knowledge_bot_conn_id)
         async with await hook.get_async_conn() as client:
             if (left := self._seconds_left(_LAST_CHANCE)) is not None:

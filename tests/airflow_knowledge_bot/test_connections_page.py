@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from airflow.sdk import Connection
 
-from airflow_knowledge_bot.connections import Extra
+from airflow_knowledge_bot.connections import ConnectionExtra
 from airflow_knowledge_bot.get_provider_info import get_provider_info
 from airflow_knowledge_bot.hooks import KnowledgeBotHook
 from airflow_knowledge_bot.ledgers import KnowledgeBotLedgerHook, ledger_of
@@ -47,7 +47,7 @@ def assert_is_the_service(conn_id):
     settings = KnowledgeBotHook(conn_id).settings
     assert settings.base_url == "https://service.example/public/v1"
     assert settings.api_key.get_secret_value() == "KEY-OF-THE-SERVICE"
-    assert settings.extra == Extra(timeout=30, default_collection_id="col_handbook")
+    assert settings.extra == ConnectionExtra(timeout=30, default_collection_id="col_handbook")
 
 
 def test_every_block_is_an_export_or_a_command():
@@ -138,8 +138,8 @@ def test_its_first_table_is_the_form_of_the_service():
     labels += [field["label"] for field in SERVICE_TYPE["conn-fields"].values()]
     assert [row[0] for row in form] == labels
     fields = [row[1].partition("`")[0] for row in form]
-    assert fields == ["host", "password", *Extra.model_fields]
-    for row, field in zip(form[2:], Extra.model_fields.values(), strict=True):
+    assert fields == ["host", "password", *ConnectionExtra.model_fields]
+    for row, field in zip(form[2:], ConnectionExtra.model_fields.values(), strict=True):
         assert row[2] == DEFAULTS.get(field.default, str(field.default))
 
 

@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 import airflow_knowledge_bot
-from airflow_knowledge_bot.connections import Extra
+from airflow_knowledge_bot.connections import ConnectionExtra
 from airflow_knowledge_bot.get_provider_info import get_provider_info
 from airflow_knowledge_bot.hooks import KnowledgeBotHook
 from airflow_knowledge_bot.ledgers import KnowledgeBotLedgerHook
@@ -98,8 +98,8 @@ def test_the_hooks_and_the_connection_types_agree(kind, hook):
 
 def test_the_form_offers_what_the_hook_reads_with_the_same_defaults():
     fields = CONNECTION_TYPE["conn-fields"]
-    assert fields.keys() == Extra.model_fields.keys()
-    for name, field in Extra.model_fields.items():
+    assert fields.keys() == ConnectionExtra.model_fields.keys()
+    for name, field in ConnectionExtra.model_fields.items():
         assert fields[name]["schema"].get("default") == field.default
 
 

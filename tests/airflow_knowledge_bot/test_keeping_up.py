@@ -9,12 +9,12 @@ from types import SimpleNamespace
 import pytest
 
 from airflow_knowledge_bot._compat import AirflowFailException
-from airflow_knowledge_bot.history import History
 from airflow_knowledge_bot.hooks import KnowledgeBotHook
 from airflow_knowledge_bot.operators import (
     KnowledgeBotCreateTextSourceOperator,
     KnowledgeBotIngestOperator,
 )
+from airflow_knowledge_bot.progress import RunCounts
 from in_process import OnAPort
 from knowledge_bot import Client, UnsupportedError
 from knowledge_bot._endpoints import Endpoints
@@ -266,9 +266,9 @@ def test_what_a_killed_try_replaced_counts_as_that(service, scripted, ledger, re
         send("a", "b", "c")
         time.sleep(1.1)  # the ledger's times are in seconds
         run = SimpleNamespace(run_id="killed", dag_id="d", task_id="t", map_index=-1, max_tries=0)
-        History({"ti": run}, known, route)
+        RunCounts({"ti": run}, known, route)
         sent = send("a again", "b again", "c", "d")
-    total = History({"ti": run}, known, route).total(Report())
+    total = RunCounts({"ti": run}, known, route).total(Report())
     assert (total.created, total.replaced) == (sent.created, sent.replaced)
     assert (total.created, total.replaced) == ((1, 2) if replaces else (3, 0))
 

@@ -7,7 +7,7 @@ import pytest
 
 from airflow_knowledge_bot._compat import AirflowFailException
 from airflow_knowledge_bot.operators.ingest import FAILED
-from airflow_knowledge_bot.results import failure_of, summary, tolerated
+from airflow_knowledge_bot.results import failure_of, summary
 from knowledge_bot.ingest import IncompleteIngestionError, Ledger, Outcome, Report, Stop
 
 REFUSALS = Report(
@@ -125,12 +125,6 @@ def test_what_is_left_out_gone_elsewhere_or_over_the_limit_fails_nothing(report)
 )
 def test_a_dag_s_author_says_which_failures_turn_a_task_red(report, rules, is_red):
     assert (failure(report, **rules) is not None) is is_red
-
-
-def test_what_an_author_tolerates_is_reported():
-    some = task(max_refused=3, fail_on=("refused", "unknown"))
-    assert tolerated(Report(refused=3, invalid=2, created=1), some) == {"refused": 3, "invalid": 2}
-    assert tolerated(Report(refused=4), some) == {}
 
 
 @pytest.mark.parametrize("report", [REFUSALS, Report(undelivered=1, stopped=Stop.UNAVAILABLE)])

@@ -96,7 +96,7 @@ class KnowledgeBotCheckOperator(ServiceTask, BaseOperator):
                 refused for good, or a parameter cannot be used.
             AirflowException: answers are missing, and the next try may get them.
         """
-        from airflow_knowledge_bot.checks import Asked, ask, failure_of, log_report, summary
+        from airflow_knowledge_bot.checks import CheckProgress, ask, failure_of, log_report, summary
         from airflow_knowledge_bot.failures import task_fails_for_good
         from airflow_knowledge_bot.memory import TaskMemory
         from airflow_knowledge_bot.places import describe_outlets
@@ -106,7 +106,8 @@ class KnowledgeBotCheckOperator(ServiceTask, BaseOperator):
         with task_fails_for_good(self.knowledge_bot_conn_id, {}, "resend"):
             report = ask(
                 self,
-                Asked(TaskMemory(context), self._stop),
+                self._hook(),
+                CheckProgress(TaskMemory(context), self._stop),
                 wait=self.wait,
                 interval=self.interval,
             )

@@ -63,7 +63,7 @@ Failed = Literal["refused", "unknown", "undelivered", "invalid", "failed", "unre
 ITEM_SOURCES: tuple[ItemSource, ...] = get_args(ItemSource)
 FAILED: tuple[Failed, ...] = get_args(Failed)
 
-# Only parts of these are templates; see `templates`.
+# Only parts of these are templates; see `items.rendered`.
 _PARTLY_TEMPLATES = ("items", "documents")
 
 # A template may turn these into texts.
@@ -276,11 +276,10 @@ class KnowledgeBotIngestOperator(ServiceTask, BaseOperator):
             LedgerError: the ledger was out of reach; the next try may succeed.
         """
         from airflow_knowledge_bot.failures import task_fails_for_good
-        from airflow_knowledge_bot.history import CHANGES, History
         from airflow_knowledge_bot.ledgers import ledger_of
         from airflow_knowledge_bot.places import changed_outlets, collection_uri
-        from airflow_knowledge_bot.progress import ProgressLog
-        from airflow_knowledge_bot.results import failure_of, summary, tolerated
+        from airflow_knowledge_bot.progress import CHANGES, ProgressLog, RunCounts
+        from airflow_knowledge_bot.results import failing, failure_of, summary
         from knowledge_bot.adapters import collection_ids, shared_options
         from knowledge_bot.ingest import Ingestion
 
@@ -293,8 +292,8 @@ class KnowledgeBotIngestOperator(ServiceTask, BaseOperator):
             with hook.get_conn() as client, _connections_of_items():
                 items = self._items_of(item_source, context)
                 route = client.base_url, tuple(sorted(collections)), self.origin or items.origin
-                history = History(context, ledger, route)
-                progress = ProgressLog(self.log, history)
+                tries = RunCounts(context, ledger, route)
+                progress = ProgressLog(self.log, tries)
                 self.log.info(
                     "Ingesting %s into %s at %s; ledger %s of the connection %r.",
                     self._described(item_source),
@@ -328,12 +327,12 @@ class KnowledgeBotIngestOperator(ServiceTask, BaseOperator):
                     for note in getattr(error, "__notes__", ()):
                         self.log.warning("%s", note)
                     if progress.report is not None:
-                        total = history.total(progress.report)
-                        history.end(total, succeeded=False)
-                        hand_on(self, context, summary(total, progress.named, ledger, history))
+                        total = tries.total(progress.report)
+                        tries.end(total, succeeded=False)
+                        hand_on(self, context, summary(total, progress.named, ledger, tries))
                     raise
 
-        total = history.total(report)
+        total = tries.total(report)
         failure = failure_of(
             total,
             self,
@@ -342,9 +341,13 @@ class KnowledgeBotIngestOperator(ServiceTask, BaseOperator):
             unknown=progress.named["unknown"],
             invalid_passes=item_source in _UNRELIABLE,
         )
-        missed = history.end(total, succeeded=failure is None)
-        result = summary(total, progress.named, ledger, history)
-        progress.end(total, result["named"], tolerated(total, self), ledger)
+        missed = tries.end(total, succeeded=failure is None)
+        result = summary(total, progress.named, ledger, tries)
+        fails = failing(total, self)
+        tolerated: dict[str, int] = {
+            kind: result[kind] for kind in FAILED if result[kind] and kind not in fails
+        }
+        progress.end(total, result["named"], tolerated, ledger)
         written = sorted({*collections, *items.collections})
         self._collection_uris = [collection_uri(client.base_url, one) for one in written]
         if failure is not None:
@@ -357,7 +360,7 @@ class KnowledgeBotIngestOperator(ServiceTask, BaseOperator):
             self.outlets,
             self._collection_uris,
             {"collections": written, **counts, "changed_in_failed_runs": missed},
-            changed=any(counts[name] for name in CHANGES) or missed > 0 or not history.is_sure,
+            changed=any(counts[name] for name in CHANGES) or missed > 0 or not tries.is_sure,
         )
         return result
 
@@ -397,7 +400,7 @@ class KnowledgeBotIngestOperator(ServiceTask, BaseOperator):
         """
         fields = list(template_fields)
         if parent is self:
-            from airflow_knowledge_bot.templates import rendered
+            from airflow_knowledge_bot.items import rendered
 
             def render(value: Any) -> Any:
                 return self.render_template(value, context, jinja_env, seen_oids)
@@ -470,7 +473,7 @@ class KnowledgeBotIngestOperator(ServiceTask, BaseOperator):
         value = getattr(self, name)
         # A day without items or addresses is not an error.
         if name not in _PARTLY_TEMPLATES and value not in ([], ()):
-            check_filled(name, value)
+            check_filled(**{name: value})
         return name
 
     def _described(self, item_source: ItemSource) -> str:
@@ -493,7 +496,7 @@ class KnowledgeBotIngestOperator(ServiceTask, BaseOperator):
                 return call_with_context(function, context, jinja_env=self.get_template_env)
 
         if item_source == "sql":
-            check_filled("sql_conn_id", self.sql_conn_id)
+            check_filled(sql_conn_id=self.sql_conn_id)
         return Items(item_source, value, self.source_options, sql_conn_id=self.sql_conn_id)
 
     def _prune(self, context: "Context") -> Any:

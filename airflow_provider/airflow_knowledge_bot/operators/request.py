@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 from airflow_knowledge_bot._compat import AirflowException, AirflowFailException
@@ -10,7 +10,7 @@ from airflow_knowledge_bot._compat import AirflowException, AirflowFailException
 # isort: split
 from airflow.sdk import BaseOperator
 
-from airflow_knowledge_bot.hooks import MESSAGE_FIELDS, SOURCE_FIELDS, KnowledgeBotHook
+from airflow_knowledge_bot.hooks import KnowledgeBotHook, plain
 from airflow_knowledge_bot.tasks import (
     ServiceTask,
     as_several,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context, ObjectStoragePath
 
     from airflow_knowledge_bot.arguments import BaseOperatorArguments
-    from airflow_knowledge_bot.intents import Intent, OnUnknown
+    from airflow_knowledge_bot.memory import Intent, OnUnknown
     from knowledge_bot import Client
 
 # How many characters of a message or a name identify it.
@@ -37,12 +37,7 @@ _LABEL = 60
 _PAUSE, _LONGEST_PAUSE = 0.25, 10.0
 
 # The parameters that may be empty.
-_OPTIONAL = ("headers", "filename", "conversation_id")
-
-_SINCE_KILLED = (
-    "This Airflow keeps nothing between the tries of a task: if the worker is killed in the middle "
-    "of the request, the next try sends it again."
-)
+_OPTIONAL = {"headers", "filename", "conversation_id"}
 
 
 class RequestOperator(ServiceTask, BaseOperator):
@@ -56,8 +51,6 @@ class RequestOperator(ServiceTask, BaseOperator):
     """The one for which the connection has a default."""
     named_by: ClassVar[str]
     """The one by which a person recognises the request."""
-    answer_fields: ClassVar[dict[str, Any]]
-    """The answer's documented fields, which go to XCom; in the form of pydantic's `include`."""
 
     wait_ready = 0.0
 
@@ -90,34 +83,32 @@ class RequestOperator(ServiceTask, BaseOperator):
             KnowledgeBotError: Airflow may try the task again.
         """
         from airflow_knowledge_bot.failures import task_fails_for_good
-        from airflow_knowledge_bot.intents import Intent
-        from airflow_knowledge_bot.memory import TaskMemory
+        from airflow_knowledge_bot.memory import Intent, TaskMemory
         from airflow_knowledge_bot.places import collection_uri, describe_outlets, without_secrets
-        from knowledge_bot.adapters import check_announced
 
-        label_mapped_task(self.label, context)
+        label = self.label
+        label_mapped_task(label, context)
         request = {name: getattr(self, name) for name in self.parameters}
         with task_fails_for_good(self.knowledge_bot_conn_id, request, self.on_unknown):
             hook = self._hook()
             name = self.by_connection
             request[name] = hook.settings.default(name, request[name])
-            for several in ("collections", "headers"):
-                if several in request:
-                    request[several] = as_several(request[several])
-            for name in self.parameters:
-                if name not in _OPTIONAL:
-                    check_filled(name, request[name])
+            for several in request.keys() & {"collections", "headers"}:
+                request[several] = as_several(request[several])
+            check_filled(**{name: request[name] for name in request.keys() - _OPTIONAL})
             # For a person who looks for it in the service.
-            what = f"{self.named_by} {self.label!r}"
+            what = f"{self.named_by} {label!r}"
             intent = Intent(TaskMemory(context), self.on_unknown, what)
-            answer = intent.earlier_answer()
             with hook.get_conn() as client:
                 if self.wait_ready:
+                    from knowledge_bot.adapters import check_announced
+
                     check_announced(("sources",), "wait_ready", client.extensions())
-                if answer is not None:
-                    self.log.info("An earlier try sent the request; its answer is returned.")
-                else:
+                if intent.answer is None:
                     answer = self._sent(client, intent, request)
+                else:
+                    self.log.info("An earlier try sent the request; its answer is returned.")
+                    answer = intent.answer
                 if self.wait_ready:
                     answer = self._ready(client, answer, again=intent.is_kept)
         created, extra = self._described(request, answer)
@@ -132,34 +123,14 @@ class RequestOperator(ServiceTask, BaseOperator):
         describe_outlets(context, self.outlets, self._collection_uris, extra)
         return answer
 
-    @contextmanager
-    def _opened(self, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Open the request's file, before the intent is stored: if this fails, nothing was sent."""
-        from airflow_knowledge_bot.objects import is_object, opened
-
-        if is_object(request.get("file", "")):
-            with opened(request["file"]) as (stream, name):
-                yield {**request, "file": stream, "filename": request["filename"] or name}
-        else:
-            yield request  # the client opens a path itself, once for each attempt
-
     def _sent(self, client: "Client", intent: "Intent", request: dict[str, Any]) -> dict[str, Any]:
         """Send the request, unless an earlier try may have done so and must not be repeated."""
-        from airflow_knowledge_bot.memory import extensions_of
-
-        with self._opened(request) as ready:
+        # If its file cannot be opened, nothing was sent, and no intent is stored.
+        with _opened(request) if "file" in request else nullcontext(request) as ready:
             # What cannot be sent is reported before anything is, a ping included.
             getattr(type(client), self.endpoint)(**ready)
-            key = intent.key(extensions_of(client))
-            if not intent.is_kept and self.on_unknown == "hold":
-                self.log.warning(_SINCE_KILLED)
-
-            def send() -> dict[str, Any]:
-                answer = getattr(client, self.endpoint)(**ready, idempotency_key=key)
-                plain: dict[str, Any] = answer.model_dump(mode="json", include=self.answer_fields)
-                return plain
-
-            return intent.send(send, key)
+            send = getattr(client, self.endpoint)
+            return intent.send(client, lambda key: plain(send(**ready, idempotency_key=key)))
 
     def _ready(self, client: "Client", answer: dict[str, Any], *, again: bool) -> dict[str, Any]:
         """Wait until questions are answered from the source, or another one has taken its place."""
@@ -203,12 +174,23 @@ class RequestOperator(ServiceTask, BaseOperator):
         raise NotImplementedError
 
 
+@contextmanager
+def _opened(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Open the request's object; a file's path is opened by the client, once for each attempt."""
+    from airflow_knowledge_bot.objects import is_object, opened
+
+    if not is_object(request["file"]):
+        yield request
+        return
+    with opened(request["file"]) as (stream, name):
+        yield {**request, "file": stream, "filename": request["filename"] or name}
+
+
 class _CreateSourceOperator(RequestOperator):
     """A request that creates a source."""
 
     by_connection = "collections"
     named_by = "name"
-    answer_fields = SOURCE_FIELDS
 
     def __init__(
         self,
@@ -411,7 +393,6 @@ class KnowledgeBotSendMessageOperator(RequestOperator):
     parameters = ("bot_id", "content", "conversation_id")
     by_connection = "bot_id"
     named_by = "content"
-    answer_fields = MESSAGE_FIELDS
     template_fields: Sequence[str] = (*parameters, "knowledge_bot_conn_id")
     template_fields_renderers: ClassVar[dict[str, str]] = {"content": "md"}
 
