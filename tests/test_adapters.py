@@ -34,7 +34,7 @@ from knowledge_bot import (
     KnowledgeBotError,
     ServerError,
 )
-from knowledge_bot.adapters import tool_name, tool_names
+from knowledge_bot.adapters.tools import tool_name, tool_names
 from knowledge_bot.ingest import IncompleteIngestionError, Ledger
 from scripted_server import answer, close, then
 

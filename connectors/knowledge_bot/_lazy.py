@@ -14,7 +14,8 @@ def lazy_names(
 
     Args:
         module: its name.
-        homes: the names that each of the others defines, by its name within the package.
+        homes: the names that each of the others defines, by its name within the package; with a dot
+            in front, within the package above.
         check: called before one of them is loaded; raises if its extra is not installed.
     """
     home_of = {name: home for home, names in homes.items() for name in names}

@@ -42,7 +42,8 @@ from knowledge_bot import (
     Passage,
     __version__,
 )
-from knowledge_bot.adapters import Answer, tool_names
+from knowledge_bot.adapters.retrieval import Answer
+from knowledge_bot.adapters.tools import tool_names
 from knowledge_bot.conversations import Said
 from knowledge_bot_gateway._service import Upstream
 from knowledge_bot_gateway._sources import citations

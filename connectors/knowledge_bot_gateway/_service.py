@@ -15,7 +15,8 @@ from knowledge_bot import (
     KnowledgeBotError,
     RequestTimeoutError,
 )
-from knowledge_bot.adapters import allow_connections, async_twin, check_number, shared_client
+from knowledge_bot.adapters import check_number
+from knowledge_bot.adapters.settings import allow_connections, async_twin, shared_client
 from knowledge_bot.conversations import Conversations, Heads, OnFork, Reply, Said
 
 # Includes the client's retries and their waits.

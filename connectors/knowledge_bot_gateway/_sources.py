@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from knowledge_bot import Message
-from knowledge_bot.adapters import Answer
+from knowledge_bot.adapters.retrieval import Answer
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,14 +13,13 @@ from langchain_core.callbacks import (
 )
 from langchain_core.language_models import BaseChatModel, ModelProfile
 from langchain_core.language_models.base import LangSmithParams, LanguageModelInput
-from langchain_core.language_models.chat_models import generate_from_stream
 from langchain_core.messages import (
     AIMessage,
     AIMessageChunk,
     BaseMessage,
 )
 from langchain_core.messages.utils import count_tokens_approximately
-from langchain_core.outputs import ChatGenerationChunk, ChatResult
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.rate_limiters import BaseRateLimiter
 from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
@@ -28,30 +27,19 @@ from pydantic import AliasChoices, ConfigDict, Field, model_validator
 from typing_extensions import Unpack, override
 
 from knowledge_bot import ConfigurationError, __version__
-from knowledge_bot.adapters import (
-    API_KEY_VARIABLE,
-    WITHOUT_EFFECT,
-    WithoutEffect,
-    with_effect,
-)
+from knowledge_bot.adapters import API_KEY_VARIABLE
+from knowledge_bot.adapters.settings import WITHOUT_EFFECT, WithoutEffect, with_effect
 from knowledge_bot.conversations import (
     Conversations,
     Heads,
     History,
     OnFork,
-    Reply,
     Said,
     chosen_question,
 )
-from langchain_knowledge_bot.connection import (
-    FRAMEWORKS,
-    Connection,
-    ConnectionFields,
-    HeadsField,
-    traced,
-)
+from langchain_knowledge_bot.clients import FRAMEWORKS, ClientFields, ClientMixin, HeadsField
 from langchain_knowledge_bot.messages import PROVIDER, message_fields, said_in
-from langchain_knowledge_bot.model_errors import AskedOnce, as_chat_errors
+from langchain_knowledge_bot.model_errors import AskedOnce, asking
 
 _CALL_ARGUMENTS = ("bot_id", "model", "conversation_id", "stop")
 _TOOL_ARGUMENTS = ("functions", "parallel_tool_calls", "tool_choice", "tools")
@@ -62,7 +50,7 @@ _NO_TOOLS = (
 )
 
 
-class ChatFields(ConnectionFields, WithoutEffect, total=False):
+class ChatFields(ClientFields, WithoutEffect, total=False):
     """The fields of a `ChatKnowledgeBot` except its bot, for type checkers."""
 
     conversation_id: str | None
@@ -85,7 +73,7 @@ class ChatFields(ConnectionFields, WithoutEffect, total=False):
     profile: ModelProfile | None
 
 
-class ChatKnowledgeBot(AskedOnce[LanguageModelInput, AIMessage], BaseChatModel, Connection):
+class ChatKnowledgeBot(AskedOnce[LanguageModelInput, AIMessage], BaseChatModel, ClientMixin):
     """A bot of the Knowledge-Bot Service as a chat model.
 
     The service keeps each conversation itself, so a list of messages is not sent as a whole each
@@ -133,7 +121,7 @@ class ChatKnowledgeBot(AskedOnce[LanguageModelInput, AIMessage], BaseChatModel, 
         cache: BaseCache | bool | None
             False by default: a cached answer belongs to someone else's conversation.
         api_key, base_url, timeout, max_retries, client, async_client
-            How the service is reached, see `Connection`.
+            How the service is reached, see `ClientMixin`.
 
         `bot_id` (or `model`), `conversation_id` and `stop` are arguments of `invoke` and its
         like, too. `temperature` and other settings of language models only cause a warning.
@@ -275,7 +263,7 @@ class ChatKnowledgeBot(AskedOnce[LanguageModelInput, AIMessage], BaseChatModel, 
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        return generate_from_stream(self._stream(messages, stop, run_manager, **kwargs))
+        return _result(self._answer(messages, stop, run_manager, kwargs))
 
     @override
     async def _agenerate(
@@ -285,9 +273,7 @@ class ChatKnowledgeBot(AskedOnce[LanguageModelInput, AIMessage], BaseChatModel, 
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        stream = self._astream(messages, stop, run_manager, **kwargs)
-        # The framework's own function for it takes a thread.
-        return generate_from_stream(iter([each async for each in stream]))
+        return _result(await self._aanswer(messages, stop, run_manager, kwargs))
 
     @override
     def _stream(
@@ -297,10 +283,7 @@ class ChatKnowledgeBot(AskedOnce[LanguageModelInput, AIMessage], BaseChatModel, 
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        with traced(run_manager), as_chat_errors():
-            bot_id, said, how = self._asking(messages, kwargs)
-            reply = self._conversations().ask(self._sync, bot_id, said, **how)
-        yield self._whole(bot_id, reply, stop)
+        yield _chunk(self._answer(messages, stop, run_manager, kwargs))
 
     @override
     async def _astream(
@@ -310,24 +293,49 @@ class ChatKnowledgeBot(AskedOnce[LanguageModelInput, AIMessage], BaseChatModel, 
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        with traced(run_manager), as_chat_errors():
-            bot_id, said, how = self._asking(messages, kwargs)
+        yield _chunk(await self._aanswer(messages, stop, run_manager, kwargs))
+
+    def _answer(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None,
+        run: CallbackManagerForLLMRun | None,
+        arguments: Mapping[str, Any],
+    ) -> dict[str, Any]:
+        """Ask the bot, and return the fields of its message."""
+        with asking(run):
+            bot_id, said, how = self._asked(messages, arguments)
+            reply = self._conversations().ask(self._sync, bot_id, said, **how)
+            return message_fields(bot_id, reply, stop or self.stop or [])
+
+    async def _aanswer(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None,
+        run: AsyncCallbackManagerForLLMRun | None,
+        arguments: Mapping[str, Any],
+    ) -> dict[str, Any]:
+        """Ask as `_answer` does, without blocking."""
+        with asking(run):
+            bot_id, said, how = self._asked(messages, arguments)
             client = self._awaiting_client()
             reply = await self._conversations().aask(client, bot_id, said, **how)
-        yield self._whole(bot_id, reply, stop)
+            return message_fields(bot_id, reply, stop or self.stop or [])
 
-    def _asking(
+    def _asked(
         self, messages: list[BaseMessage], arguments: Mapping[str, Any]
     ) -> tuple[str, list[Said], dict[str, Any]]:
         """Return the bot, what was said to it, and how it is asked."""
-        bot_id, named = _named_in(arguments, self.bot_id)
+        bot_id = arguments.get("model") or arguments.get("bot_id") or self.bot_id
+        if arguments:
+            _check(arguments)
         question = None if self.question is None else chosen_question(self.question, messages)
-        how = {"conversation_id": named, "default": self.conversation_id, "question": question}
+        how = {
+            "conversation_id": arguments.get("conversation_id"),
+            "default": self.conversation_id,
+            "question": question,
+        }
         return bot_id, said_in(messages, bot_id), how
-
-    def _whole(self, bot_id: str, reply: Reply, stop: list[str] | None) -> ChatGenerationChunk:
-        fields = message_fields(bot_id, reply, stop or self.stop or [])
-        return ChatGenerationChunk(message=AIMessageChunk(**fields, chunk_position="last"))
 
     def _conversations(self) -> Conversations:
         heads = Heads.of(self._sync) if self.heads is None else self.heads
@@ -418,8 +426,16 @@ class ChatKnowledgeBot(AskedOnce[LanguageModelInput, AIMessage], BaseChatModel, 
         return True
 
 
-def _named_in(arguments: Mapping[str, Any], bot_id: str) -> tuple[str, str | None]:
-    """Return the bot, by default `bot_id`, and the conversation that a call's arguments name.
+def _result(fields: dict[str, Any]) -> ChatResult:
+    return ChatResult(generations=[ChatGeneration(message=AIMessage(**fields))])
+
+
+def _chunk(fields: dict[str, Any]) -> ChatGenerationChunk:
+    return ChatGenerationChunk(message=AIMessageChunk(**fields, chunk_position="last"))
+
+
+def _check(arguments: Mapping[str, Any]) -> None:
+    """Check a call's arguments, and warn of those without an effect.
 
     Raises:
         TypeError: an argument is unknown.
@@ -432,5 +448,3 @@ def _named_in(arguments: Mapping[str, Any], bot_id: str) -> tuple[str, str | Non
             f"{', '.join(_CALL_ARGUMENTS)}.{instead} Nothing was sent."
         )
     with_effect(arguments, inside=FRAMEWORKS)
-    named = arguments.get("model") or arguments.get("bot_id") or bot_id
-    return named, arguments.get("conversation_id")

@@ -12,16 +12,12 @@ from pydantic import BeforeValidator, model_validator
 from typing_extensions import Unpack
 
 from knowledge_bot import Collection, ConfigurationError
-from knowledge_bot.adapters import (
-    OnUnknown,
-    SharedOptions,
+from knowledge_bot.adapters import OnUnknown, SharedOptions, Texts, collection_ids, remove
+from knowledge_bot.adapters.settings import (
     SyncOptions,
-    Texts,
-    collection_ids,
     ingestion_of,
     ledger_of,
     level_outside,
-    remove,
     sync_of,
 )
 from knowledge_bot.ingest import (
@@ -34,7 +30,7 @@ from knowledge_bot.ingest import (
     SupersededSource,
     Text,
 )
-from langchain_knowledge_bot.connection import FRAMEWORKS, Connection, ConnectionFields
+from langchain_knowledge_bot.clients import FRAMEWORKS, ClientFields, ClientMixin
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,13 +54,13 @@ def _check_loader(loader: Any) -> None:
         )
 
 
-class CollectionFields(ConnectionFields, SharedOptions, total=False):
+class CollectionFields(ClientFields, SharedOptions, total=False):
     """The fields of a `KnowledgeBotCollection` that may be left out, for type checkers."""
 
     key: Callable[[Document], str] | None
 
 
-class KnowledgeBotCollection(Connection):
+class KnowledgeBotCollection(ClientMixin):
     """A collection of the service, or several, as the place where documents go.
 
     Each document becomes a source with its text alone, as the service stores no metadata. Pass
@@ -98,7 +94,7 @@ class KnowledgeBotCollection(Connection):
             How documents are sent, and what happens to sources that are gone or superseded; see
             `knowledge_bot.ingest.IngestionOptions`. Only `sync` finds out what is gone.
         api_key, base_url, timeout, max_retries, client, async_client
-            How the service is reached, see `Connection`.
+            How the service is reached, see `ClientMixin`.
 
     Instantiate:
         ```python

@@ -12,7 +12,7 @@ from langchain_core.messages import (
 )
 from langchain_core.messages.block_translators import register_translator
 
-from knowledge_bot.adapters import Answer
+from knowledge_bot.adapters.retrieval import Answer
 from knowledge_bot.conversations import ROLES, Place, Reply, Said, placeholder
 from knowledge_bot.transcripts import Role
 
@@ -33,6 +33,9 @@ def message_fields(bot_id: str, reply: Reply, stop: Sequence[str]) -> dict[str, 
     The service sends the whole answer, so it is cut here, before the first of `stop`.
     """
     answer = Answer.of(reply.message)
+    # What the service cites beside its sources' names, in the fields of `Citation`.
+    cited = [{"title": one.name, "url": one.url, "cited_text": one.text} for one in answer.cited]
+    citations = [{name: text for name, text in one.items() if text is not None} for one in cited]
     text = answer.text
     # Other models accept a single text too; it must not be read as a list of letters.
     for end in filter(None, [stop] if isinstance(stop, str) else stop):
@@ -45,7 +48,7 @@ def message_fields(bot_id: str, reply: Reply, stop: Sequence[str]) -> dict[str, 
             "model_name": bot_id,
             **answer.as_dict(bot_id),
             **reply.kept(text),
-            **({"citations": citations} if (citations := _citations(answer)) else {}),
+            **({"citations": citations} if citations else {}),
             "finish_reason": "stop",
         },
     }
@@ -63,12 +66,6 @@ def _content_blocks(message: AIMessage) -> list[ContentBlock]:
     if annotations:
         text["annotations"] = annotations
     return [text]
-
-
-def _citations(answer: Answer) -> list[dict[str, str]]:
-    """Return what the service cites beside its sources' names, in the fields of `Citation`."""
-    found = [{"title": one.name, "url": one.url, "cited_text": one.text} for one in answer.cited]
-    return [{name: text for name, text in one.items() if text is not None} for one in found]
 
 
 # The framework's way for external providers: the content stays a text.

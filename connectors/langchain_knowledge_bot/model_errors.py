@@ -3,9 +3,10 @@
 They are both the client's own and LangChain's `ModelError`s.
 
 LangChain's middleware retries a call unless its error is a `ModelError` whose `is_retryable` is
-False. Here it is True only if the service has not acted and may do so later. LangGraph's
-`RetryPolicy` retries a node after any error except some of Python's own, such as `RuntimeError`: an
-error after which the service may have acted is therefore a `RuntimeError` as well.
+False. Here it is True only if the service has not acted (`delivery`) and may do so later
+(`may_pass`). LangGraph's `RetryPolicy` retries a node after any error except some of Python's own,
+such as `RuntimeError`: an error after which the service may have acted is therefore a
+`RuntimeError` as well.
 
 For each error of the client there is one with `Chat` in front of its name: `ChatServerError`,
 `ChatRateLimitError`; for `RequestTimeoutError` it is `ChatTimeoutError`. What is raised is also a
@@ -14,9 +15,10 @@ For each error of the client there is one with `Chat` in front of its name: `Cha
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from langchain_core import exceptions as langchain
+from langchain_core.callbacks.manager import BaseRunManager
 from langchain_core.exceptions import ModelError
 from langchain_core.runnables import Runnable, RunnableWithFallbacks
 from langchain_core.runnables.utils import Input, Output
@@ -65,14 +67,6 @@ _LANGCHAINS: dict[type[KnowledgeBotError], type[ModelError] | None] = {
     knowledge_bot.UnsupportedError: langchain.ModelInvalidRequestError,
 }
 
-# What may succeed later, where the service has not acted.
-PASSING = (
-    knowledge_bot.ConnectionFailedError,
-    knowledge_bot.RateLimitError,
-    knowledge_bot.RequestTimeoutError,
-    knowledge_bot.ServerError,
-)
-
 if TYPE_CHECKING:
 
     def __getattr__(name: str) -> type[ChatError]: ...  # those of the table
@@ -115,17 +109,35 @@ def as_chat_error(error: KnowledgeBotError, *, alone: bool = True) -> ChatError:
     kind = _KINDS.get(type(error), ChatError)
     if error.delivery is Delivery.UNKNOWN or not alone:
         kind = _KINDS_BY_OUTCOME.get((UnknownDeliveryError, kind), UnknownDeliveryError)
-    elif isinstance(error, PASSING):
-        kind = _KINDS_BY_OUTCOME[PassingChatError, kind]
+    elif error.may_pass:
+        kind = _KINDS_BY_OUTCOME.get((PassingChatError, kind), PassingChatError)
     chat_error: ChatError = kind.__new__(kind, *error.args)
     chat_error.__dict__.update(vars(error))
     return chat_error
 
 
 @contextmanager
-def as_chat_errors(*, alone: bool = True) -> Iterator[None]:
-    """Raise a client's error as `as_chat_error` makes it."""
+def asking(run: BaseRunManager | None, *, alone: bool = True) -> Iterator[None]:
+    """Ask a bot within the block: an error is raised as `as_chat_error` makes it.
+
+    The client's span is a child of the span that a tracer has for the run. Tracers of LangChain are
+    callbacks, which cannot make their span the current one; those of OpenInference give it by
+    `get_span`. Without such a tracer nothing happens.
+
+    Args:
+        run: the framework's manager of the run's callbacks.
+        alone: as for `as_chat_error`.
+    """
     try:
+        for handler in () if run is None else run.handlers:
+            get_span = getattr(handler, "get_span", None)
+            span = get_span(run.run_id) if run is not None and callable(get_span) else None
+            if span is not None:
+                from opentelemetry import trace
+
+                with trace.use_span(span, record_exception=False, set_status_on_exception=False):
+                    yield
+                return
         yield
     except KnowledgeBotError as error:
         raise as_chat_error(error, alone=alone) from None
@@ -134,12 +146,9 @@ def as_chat_errors(*, alone: bool = True) -> Iterator[None]:
 class AskedOnce(Runnable[Input, Output]):
     """A runnable whose wrappers ask again only where the service has not acted."""
 
-    _passing: ClassVar[tuple[type[Exception], ...]] = (PassingChatError,)
-    """The errors after which it has not, and may do so later."""
-
     @override
     def with_retry(
-        self, *, retry_if_exception_type: Any = None, **options: Any
+        self, *, retry_if_exception_type: Any = (PassingChatError,), **options: Any
     ) -> Runnable[Input, Output]:
         """Return this with retries, by default only of what cannot send a question twice.
 
@@ -148,15 +157,14 @@ class AskedOnce(Runnable[Input, Output]):
                 service has not acted and may do so later.
             **options: `stop_after_attempt` and the others of `Runnable.with_retry`.
         """
-        again = retry_if_exception_type or self._passing
-        return super().with_retry(retry_if_exception_type=again, **options)
+        return super().with_retry(retry_if_exception_type=retry_if_exception_type, **options)
 
     @override
     def with_fallbacks(
         self,
         fallbacks: Sequence[Runnable[Input, Output]],
         *,
-        exceptions_to_handle: Any = None,
+        exceptions_to_handle: Any = (PassingChatError,),
         **options: Any,
     ) -> RunnableWithFallbacks[Input, Output]:
         """Return this with fallbacks, which by default are asked only if it was not.
@@ -168,5 +176,6 @@ class AskedOnce(Runnable[Input, Output]):
                 outcome, so that two may have been asked.
             **options: `exception_key` of `Runnable.with_fallbacks`.
         """
-        handled = exceptions_to_handle or self._passing
-        return super().with_fallbacks(fallbacks, exceptions_to_handle=handled, **options)
+        return super().with_fallbacks(
+            fallbacks, exceptions_to_handle=exceptions_to_handle, **options
+        )

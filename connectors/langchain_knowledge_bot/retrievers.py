@@ -1,6 +1,6 @@
 """A bot's answers as retrieved documents."""
 
-from typing import TYPE_CHECKING, Any, ClassVar, Self, overload
+from typing import TYPE_CHECKING, Any, Self, overload
 
 from langchain_core.callbacks import (
     AsyncCallbackManagerForRetrieverRun,
@@ -11,17 +11,13 @@ from langchain_core.retrievers import BaseRetriever
 from pydantic import PositiveInt, model_validator
 from typing_extensions import Unpack, override
 
-from knowledge_bot import (
-    ConfigurationError,
-    ConnectionFailedError,
-    RateLimitError,
-)
-from knowledge_bot.adapters import Retrieval, Retrieved, bots_named
-from langchain_knowledge_bot.connection import Connection, ConnectionFields, traced
-from langchain_knowledge_bot.model_errors import AskedOnce, as_chat_errors
+from knowledge_bot import ConfigurationError
+from knowledge_bot.adapters.retrieval import Retrieval, Retrieved, bots_named
+from langchain_knowledge_bot.clients import ClientFields, ClientMixin
+from langchain_knowledge_bot.model_errors import AskedOnce, asking
 
 
-class RetrieverFields(ConnectionFields, total=False):
+class RetrieverFields(ClientFields, total=False):
     """The fields of a `KnowledgeBotRetriever` except its bots, for type checkers."""
 
     k: int | None
@@ -32,7 +28,7 @@ class RetrieverFields(ConnectionFields, total=False):
     metadata: dict[str, Any] | None
 
 
-class KnowledgeBotRetriever(AskedOnce[str, list[Document]], BaseRetriever, Connection):
+class KnowledgeBotRetriever(AskedOnce[str, list[Document]], BaseRetriever, ClientMixin):
     """The passages that one bot or several would answer from, as documents.
 
     Where the service announces `passages`, they are searched for and no bot is asked: there is no
@@ -56,7 +52,7 @@ class KnowledgeBotRetriever(AskedOnce[str, list[Document]], BaseRetriever, Conne
             Leave out what is not about the question: passages of a search that found nothing, and
             answers that say so, which are of no use in a prompt or an ensemble. False by default.
         api_key, base_url, timeout, max_retries, client, async_client
-            How the service is reached, see `Connection`.
+            How the service is reached, see `ClientMixin`.
 
     Instantiate:
         ```python
@@ -99,9 +95,6 @@ class KnowledgeBotRetriever(AskedOnce[str, list[Document]], BaseRetriever, Conne
             a question that a bot may have received.
     """
 
-    # Of several bots, which of them has answered does not matter to who wants to ask all again.
-    _passing: ClassVar[tuple[type[Exception], ...]] = (ConnectionFailedError, RateLimitError)
-
     bot_id: str | None = None
     bot_ids: list[str] | None = None
     k: PositiveInt | None = None
@@ -126,19 +119,19 @@ class KnowledgeBotRetriever(AskedOnce[str, list[Document]], BaseRetriever, Conne
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int | None = None
     ) -> list[Document]:
-        asking = self._asking(query, k)
-        with traced(run_manager), as_chat_errors(alone=asking.is_of_one):
-            return list(map(_document, asking.get(self._sync, query)))
+        retrieval = self._retrieval(query, k)
+        with asking(run_manager, alone=retrieval.is_of_one):
+            return list(map(_document, retrieval.get(self._sync, query)))
 
     @override
     async def _aget_relevant_documents(
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, k: int | None = None
     ) -> list[Document]:
-        asking = self._asking(query, k)
-        with traced(run_manager), as_chat_errors(alone=asking.is_of_one):
-            return list(map(_document, await asking.aget(self._awaiting_client(), query)))
+        retrieval = self._retrieval(query, k)
+        with asking(run_manager, alone=retrieval.is_of_one):
+            return list(map(_document, await retrieval.aget(self._awaiting_client(), query)))
 
-    def _asking(self, query: Any, k: int | None) -> Retrieval:
+    def _retrieval(self, query: Any, k: int | None) -> Retrieval:
         if not isinstance(query, str):
             raise ConfigurationError.of(
                 "query",

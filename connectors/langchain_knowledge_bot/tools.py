@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from os import PathLike
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from langchain_core.callbacks import (
     AsyncCallbackManagerForToolRun,
@@ -16,46 +16,16 @@ from langchain_core.tools import ArgsSchema, BaseTool, BaseToolkit, ToolExceptio
 from pydantic import BaseModel, Field, model_validator
 from typing_extensions import Unpack, override
 
-from knowledge_bot import (
-    BadRequestError,
-    Bot,
-    Client,
-    ConfigurationError,
-    ConnectionLostError,
-    Delivery,
-    KnowledgeBotError,
-    UnexpectedResponseError,
-)
-from knowledge_bot.adapters import (
-    Answer,
-    identifier,
-    tool_descriptions,
-    tool_name,
-    tool_names,
-)
+from knowledge_bot import Bot, Client, ConfigurationError, Delivery, KnowledgeBotError
+from knowledge_bot.adapters import identifier
+from knowledge_bot.adapters.retrieval import Answer
+from knowledge_bot.adapters.tools import tool_descriptions, tool_name, tool_names
 from knowledge_bot.conversations import Conversations, Heads, Reply, Said
-from langchain_knowledge_bot.connection import (
-    Connection,
-    ConnectionFields,
-    HeadsField,
-    traced,
-)
-from langchain_knowledge_bot.model_errors import PASSING, AskedOnce, as_chat_error
-
-# The agent gets these errors and may continue: with another question, later, or without this bot.
-# Any other error needs a person, and ends the run.
-_FOR_THE_AGENT = (*PASSING, BadRequestError, ConnectionLostError, UnexpectedResponseError)
+from langchain_knowledge_bot.clients import ClientFields, ClientMixin, HeadsField
+from langchain_knowledge_bot.model_errors import AskedOnce, asking
 
 
-class PassingToolException(ToolException):
-    """A question that the service has not received, and may take later."""
-
-
-class UnknownDeliveryToolException(ToolException, RuntimeError):  # noqa: N818 - as LangChain's own
-    """A question that the service may have received; LangGraph's `RetryPolicy` leaves it alone."""
-
-
-class Question(BaseModel):
+class ToolQuestion(BaseModel):
     """A question to a bot."""
 
     question: str = Field(
@@ -63,14 +33,14 @@ class Question(BaseModel):
     )
 
 
-class ConversationFields(ConnectionFields, total=False):
+class ConversationFields(ClientFields, total=False):
     """The fields of a `Conversing`, for type checkers."""
 
     conversation: Literal["new", "continue"]
     heads: Heads | str | PathLike[str] | None
 
 
-class Conversing(Connection):
+class Conversing(ClientMixin):
     """How tools ask, one by one or all of a toolkit."""
 
     conversation: Literal["new", "continue"] = "new"
@@ -126,7 +96,7 @@ class KnowledgeBotTool(AskedOnce[str | dict[str, Any] | ToolCall, Any], BaseTool
         handle_tool_error: bool | str | Callable
             By default True: the agent gets the error of a failed question, with status "error".
         api_key, base_url, timeout, max_retries, client, async_client
-            How the service is reached, see `Connection`.
+            How the service is reached, see `ClientMixin`.
 
     Instantiate:
         ```python
@@ -162,19 +132,18 @@ class KnowledgeBotTool(AskedOnce[str | dict[str, Any] | ToolCall, Any], BaseTool
     Raises:
         pydantic.ValidationError: from the constructor: no key or no base URL, or a field is
             unknown, missing or wrong.
-        knowledge_bot.KnowledgeBotError: from a call, if a person has to act: a wrong key, an
-            exhausted quota, a bot that does not exist (404).
-        langchain_core.tools.ToolException: from a call, any other failure, if `handle_tool_error`
-            is False; otherwise the agent gets its text. If the service may have acted, LangGraph's
-            default `RetryPolicy` does not ask again.
+        langchain_knowledge_bot.model_errors.ChatError: from a call, as from `ChatKnowledgeBot`. By
+            default only if no question can leave here before a person changes the configuration
+            (`delivery` is `NOT_DELIVERED`, and `may_pass` False). The agent is told of all else,
+            and asks something else, later, or without this bot: a raised error would end a step
+            with the answers to its other questions, which would then be asked again. With
+            `handle_tool_error=False` every error is raised.
     """
-
-    _passing: ClassVar[tuple[type[Exception], ...]] = (PassingToolException,)
 
     bot_id: str
     name: str = ""
     description: str = "Asks a bot that answers questions from its knowledge sources."
-    args_schema: ArgsSchema = Question
+    args_schema: ArgsSchema = ToolQuestion
     response_format: Literal["content", "content_and_artifact"] = "content_and_artifact"
     handle_tool_error: Any = True
 
@@ -191,7 +160,7 @@ class KnowledgeBotTool(AskedOnce[str | dict[str, Any] | ToolCall, Any], BaseTool
 
     @model_validator(mode="after")
     def _look_at_the_graph(self) -> Self:
-        if self.conversation == "continue" and self.args_schema is Question:
+        if self.conversation == "continue" and self.args_schema is ToolQuestion:
             try:
                 from langchain_knowledge_bot.graphs import FollowingQuestion
             except ModuleNotFoundError as error:
@@ -210,8 +179,8 @@ class KnowledgeBotTool(AskedOnce[str | dict[str, Any] | ToolCall, Any], BaseTool
         state: Any = None,
         run_manager: CallbackManagerForToolRun | None = None,
     ) -> tuple[str, dict[str, Any]]:
-        with traced(run_manager), _as_tool_errors():
-            said = self._said(question, state)
+        said = self._said(question, state)
+        with asking(run_manager), self._for_the_agent():
             return self._result(self._conversations().ask(self._sync, self.bot_id, said))
 
     @override
@@ -221,8 +190,9 @@ class KnowledgeBotTool(AskedOnce[str | dict[str, Any] | ToolCall, Any], BaseTool
         state: Any = None,
         run_manager: AsyncCallbackManagerForToolRun | None = None,
     ) -> tuple[str, dict[str, Any]]:
-        with traced(run_manager), _as_tool_errors():
-            said, client = self._said(question, state), self._awaiting_client()
+        said = self._said(question, state)
+        with asking(run_manager), self._for_the_agent():
+            client = self._awaiting_client()
             return self._result(await self._conversations().aask(client, self.bot_id, said))
 
     def _said(self, question: str, state: Any) -> list[Said]:
@@ -233,6 +203,16 @@ class KnowledgeBotTool(AskedOnce[str | dict[str, Any] | ToolCall, Any], BaseTool
         from langchain_knowledge_bot.graphs import asked_before
 
         return [*asked_before(state, self.bot_id), Said("user", question)]
+
+    @contextmanager
+    def _for_the_agent(self) -> Iterator[None]:
+        try:
+            yield
+        except KnowledgeBotError as error:
+            out_of_reach = error.delivery is Delivery.NOT_DELIVERED and not error.may_pass
+            if out_of_reach or not self.handle_tool_error:
+                raise
+            raise ToolException(str(error)) from error
 
     def _conversations(self) -> Conversations:
         heads = Heads.of(self._sync) if self.heads is None else self.heads
@@ -268,7 +248,7 @@ class KnowledgeBotToolkit(BaseToolkit, Conversing):
         conversation, heads
             As for each `KnowledgeBotTool`.
         api_key, base_url, timeout, max_retries, client, async_client
-            How the service is reached, see `Connection`.
+            How the service is reached, see `ClientMixin`.
 
     Instantiate:
         ```python
@@ -335,16 +315,3 @@ class KnowledgeBotToolkit(BaseToolkit, Conversing):
             )
             for bot, name, description in zip(bots, tool_names(bots), described, strict=True)
         ]
-
-
-@contextmanager
-def _as_tool_errors() -> Iterator[None]:
-    try:
-        yield
-    except KnowledgeBotError as error:
-        if not isinstance(error, _FOR_THE_AGENT):
-            raise as_chat_error(error) from error
-        if error.delivery is Delivery.UNKNOWN:
-            raise UnknownDeliveryToolException(str(error)) from error
-        passing = isinstance(error, PASSING)
-        raise (PassingToolException if passing else ToolException)(str(error)) from error

@@ -3,7 +3,7 @@
 from typing import Any
 
 from knowledge_bot import AsyncClient, Client, ConfigurationError
-from knowledge_bot.adapters import async_twin, shared_client
+from knowledge_bot.adapters.settings import async_twin, shared_client
 
 
 class Clients:

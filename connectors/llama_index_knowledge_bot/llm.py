@@ -20,7 +20,9 @@ from llama_index.core.llms.llm import LLM
 from llama_index.core.types import PydanticProgramMode
 
 from knowledge_bot import AsyncClient, Client, ConfigurationError, Message
-from knowledge_bot.adapters import Answer, identifier, with_effect
+from knowledge_bot.adapters import identifier
+from knowledge_bot.adapters.retrieval import Answer
+from knowledge_bot.adapters.settings import with_effect
 from knowledge_bot.conversations import Conversations, Heads, History, Said, chosen_question
 from knowledge_bot.transcripts import Turn, read, render
 from llama_index_knowledge_bot.clients import Clients, with_clients

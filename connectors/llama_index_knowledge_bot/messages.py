@@ -13,7 +13,7 @@ from llama_index.core.schema import (
 )
 
 from knowledge_bot import ConfigurationError, Message
-from knowledge_bot.adapters import Answer, Retrieved, cited_in
+from knowledge_bot.adapters.retrieval import Answer, Retrieved, cited_in
 from knowledge_bot.conversations import ROLES, Conversations, Said, placeholder
 
 # A block that only marks what a provider caches.

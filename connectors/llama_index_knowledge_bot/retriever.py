@@ -7,7 +7,8 @@ from llama_index.core.callbacks import CallbackManager
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from knowledge_bot import AsyncClient, Client
-from knowledge_bot.adapters import Retrieval, bots_named, check_number
+from knowledge_bot.adapters import check_number
+from knowledge_bot.adapters.retrieval import Retrieval, bots_named
 from llama_index_knowledge_bot.clients import Clients
 from llama_index_knowledge_bot.messages import node_of, text_of
 

@@ -15,13 +15,11 @@ from knowledge_bot import AsyncClient, Client, Collection, ConfigurationError
 from knowledge_bot.adapters import (
     OnUnknown,
     SharedOptions,
-    SyncOptions,
     check_names,
-    ingestion_of,
     remove,
     shared_options,
-    sync_of,
 )
+from knowledge_bot.adapters.settings import SyncOptions, ingestion_of, ledger_of, sync_of
 from knowledge_bot.ingest import IncompleteIngestionError, Ingestion, Ledger, Report
 from llama_index_knowledge_bot.clients import Clients, with_clients
 from llama_index_knowledge_bot.documents import texts_of
@@ -115,8 +113,7 @@ class CollectionSink(TransformComponent):
         clients: Clients | None = None,
         **options: Unpack[SharedOptions],
     ) -> None:
-        kept = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
-        _ = kept.database  # raises here if the address cannot be used
+        kept = ledger_of(ledger)
         check_names(options, SharedOptions)
         checked = Ingestion(collections=collections, ledger=kept, **options)
         # The framework unpickles by passing all fields to this method, `clients` among them.

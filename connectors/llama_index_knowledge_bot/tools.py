@@ -8,7 +8,8 @@ from llama_index.core.tools import FunctionTool, QueryEngineTool
 from llama_index.core.tools.tool_spec.base import BaseToolSpec
 
 from knowledge_bot import AsyncClient, Bot, Client, Collection, Message
-from knowledge_bot.adapters import Answer, tool_descriptions, tool_names
+from knowledge_bot.adapters.retrieval import Answer
+from knowledge_bot.adapters.tools import tool_descriptions, tool_names
 from llama_index_knowledge_bot.clients import Clients
 from llama_index_knowledge_bot.engines import KnowledgeBotQueryEngine
 

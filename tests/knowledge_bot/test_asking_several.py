@@ -8,7 +8,7 @@ import pytest
 
 from calls import KEY, MESSAGE
 from knowledge_bot import AsyncClient, BadRequestError, Client
-from knowledge_bot._retrieval import aask_bots, ask_bots
+from knowledge_bot.adapters.retrieval import aask_bots, ask_bots
 from scripted_server import answer, silence, then
 from waiting import until_awaited
 

@@ -13,7 +13,7 @@ import pytest
 
 from calls import KEY, MESSAGE, ask
 from knowledge_bot import Client, ConfigurationError
-from knowledge_bot._shared import async_twin, shared_client
+from knowledge_bot.adapters.settings import async_twin, shared_client
 from scripted_server import answer
 
 ELSEWHERE = "https://service.example"
@@ -118,7 +118,7 @@ def test_a_fork_in_the_middle_of_it_blocks_nobody():
 
 FORKING = r"""
 import os, signal, threading
-from knowledge_bot._shared import shared_client
+from knowledge_bot.adapters.settings import shared_client
 
 shared_client("key-0", "https://service.example")  # Python itself may hang in a fork amid an import
 ended = threading.Event()

@@ -11,7 +11,7 @@ from pydantic import SecretStr, ValidationError
 
 from calls import KEY, MESSAGE
 from knowledge_bot import AsyncClient, Client
-from knowledge_bot._model_settings import WITHOUT_EFFECT
+from knowledge_bot.adapters.settings import WITHOUT_EFFECT
 from langchain_knowledge_bot import (
     ChatKnowledgeBot,
     KnowledgeBotCollection,

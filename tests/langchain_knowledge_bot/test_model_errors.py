@@ -32,18 +32,15 @@ LANGCHAINS = {
     "UnsupportedError": langchain.ModelInvalidRequestError,
     "ForkError": langchain.ModelInvalidRequestError,
 }
-# Refused or not delivered, and perhaps not the next time.
-RETRYABLE = {"ConnectionFailedError", "RateLimitError", "RequestTimeoutError", "ServerError"}
-
-
 NEVER_UNKNOWN = {"ConnectionFailedError", "RateLimitError"}
 
 
-def made(cls, delivery):
+def made(cls, delivery, *, may_pass=True):
     if issubclass(cls, APIError):
-        return cls(499, "code", "message", "request-1", retry_after=3.0, delivery=delivery)
-    error = cls.__new__(cls, "What went wrong.")
-    error.__dict__.update(delivery=delivery, status_code=200, body=b"x")
+        error = cls(499, "code", "message", "request-1", retry_after=3.0, delivery=delivery)
+    else:
+        error = cls.__new__(cls, "What went wrong.")
+    error.__dict__.update(delivery=delivery, may_pass=may_pass, status_code=200, body=b"x")
     return error
 
 
@@ -56,8 +53,9 @@ def made(cls, delivery):
         if delivery is not Delivery.UNKNOWN or cls.__name__ not in NEVER_UNKNOWN
     ],
 )
-def test_every_error_of_the_client_is_one_of_langchains_as_well(cls, delivery):
-    error = made(cls, delivery)
+@pytest.mark.parametrize("may_pass", [False, True])
+def test_every_error_of_the_client_is_one_of_langchains_as_well(cls, delivery, may_pass):
+    error = made(cls, delivery, may_pass=may_pass)
     twin = as_chat_error(error)
     assert isinstance(twin, cls)
     assert isinstance(twin, ChatError)
@@ -65,7 +63,7 @@ def test_every_error_of_the_client_is_one_of_langchains_as_well(cls, delivery):
     assert str(twin) == str(error)
     assert vars(twin) == vars(error)
     assert isinstance(twin, RuntimeError) or delivery is not Delivery.UNKNOWN
-    assert twin.is_retryable is (cls.__name__ in RETRYABLE and delivery is not Delivery.UNKNOWN)
+    assert twin.is_retryable is (may_pass and delivery is not Delivery.UNKNOWN)
 
 
 def test_an_error_without_a_class_of_its_own_is_reported_as_it_is():

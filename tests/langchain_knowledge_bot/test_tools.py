@@ -7,9 +7,9 @@ import pytest
 from calls import KEY
 from knowledge_bot import (
     AsyncClient,
-    AuthenticationError,
     Bot,
     Client,
+    ConfigurationError,
     PaymentRequiredError,
 )
 from langchain_knowledge_bot import KnowledgeBotTool, KnowledgeBotToolkit
@@ -43,10 +43,10 @@ def test_the_answer_is_the_content_and_a_plain_dict_the_artifact(invoke, tool, b
 
 @pytest.mark.parametrize(
     ("reply", "expected"),
-    [(REFUSED, "too long"), (answer(500), "500"), (answer(429), "429")],
-    ids=["400", "500", "429"],
+    [(REFUSED, "too long"), *((answer(status), str(status)) for status in (401, 402, 429, 500))],
+    ids=["400", "401", "402", "429", "500"],
 )
-def test_an_agent_hears_of_what_it_can_live_with(invoke, tool, bots, reply, expected):
+def test_an_agent_hears_of_a_question_that_failed(invoke, tool, bots, reply, expected):
     bots.refuse_next.append(reply)
     message = invoke(tool, CALL)
     assert message.status == "error"
@@ -54,14 +54,16 @@ def test_an_agent_hears_of_what_it_can_live_with(invoke, tool, bots, reply, expe
     assert message.artifact is None
 
 
-@pytest.mark.parametrize(
-    ("reply", "error"),
-    [(answer(401), AuthenticationError), (answer(402), PaymentRequiredError)],
-    ids=["401", "402"],
-)
-def test_what_needs_a_person_ends_the_run(invoke, tool, bots, reply, error):
-    bots.refuse_next.append(reply)
-    with pytest.raises(error):
+def test_what_keeps_every_question_here_ends_the_run(invoke, bots):
+    with Client(None, bots.server.url) as client, pytest.raises(ConfigurationError):
+        invoke(KnowledgeBotTool(bot_id="bot_1", client=client), CALL)
+    assert bots.received == []
+
+
+def test_without_a_handler_every_error_is_raised_as_it_is(invoke, bots):
+    tool = KnowledgeBotTool(bot_id="bot_1", handle_tool_error=False, max_retries=0, **bots.fields)
+    bots.refuse_next.append(answer(402))
+    with pytest.raises(PaymentRequiredError):
         invoke(tool, CALL)
 
 

@@ -29,7 +29,7 @@ from knowledge_bot import (
     Source,
     SourceDetails,
 )
-from knowledge_bot._retrieval import aask_bots, ask_bots
+from knowledge_bot.adapters.retrieval import aask_bots, ask_bots
 from knowledge_bot.checks import CheckReport, Question, check
 from knowledge_bot.ingest import (
     File,

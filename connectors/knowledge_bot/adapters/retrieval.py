@@ -18,6 +18,8 @@ from knowledge_bot._endpoints import MOST_PASSAGES
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.models import Message, Passage
 
+__all__ = ["Answer", "Retrieval", "Retrieved", "aask_bots", "ask_bots", "bots_named", "cited_in"]
+
 
 @dataclass(frozen=True, slots=True)
 class Retrieved:

@@ -1,11 +1,8 @@
 """How the classes of this package reach the service: the fields that they share."""
 
 import hashlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Annotated, Any, Self, TypeAlias, TypedDict
 
-from langchain_core.callbacks.manager import BaseRunManager
 from langchain_core.utils import from_env, secret_from_env
 from pydantic import (
     BaseModel,
@@ -20,13 +17,8 @@ from pydantic import (
 from pydantic_core import InitErrorDetails
 
 from knowledge_bot import AsyncClient, Client, ConfigurationError
-from knowledge_bot.adapters import (
-    API_KEY_VARIABLE,
-    BASE_URL_VARIABLE,
-    async_twin,
-    configuration_of,
-    shared_client,
-)
+from knowledge_bot.adapters import API_KEY_VARIABLE, BASE_URL_VARIABLE
+from knowledge_bot.adapters.settings import async_twin, configuration_of, shared_client
 from knowledge_bot.conversations import Heads, HeadsError
 
 # Frames of these packages lie between a warning and the line of the user's code that it is about.
@@ -62,8 +54,8 @@ HeadsField: TypeAlias = Annotated[
 """A field for `Heads`; takes them or their address."""
 
 
-class ConnectionFields(TypedDict, total=False):
-    """The fields of a `Connection`, for type checkers."""
+class ClientFields(TypedDict, total=False):
+    """The fields of a `ClientMixin`, for type checkers."""
 
     api_key: SecretStr | str | None
     base_url: str | None
@@ -73,7 +65,7 @@ class ConnectionFields(TypedDict, total=False):
     async_client: AsyncClient | None
 
 
-class Connection(BaseModel):
+class ClientMixin(BaseModel):
     """A service's address and key, or ready clients of it.
 
     Objects with the same key, address and settings share their clients, which need not be closed:
@@ -86,7 +78,7 @@ class Connection(BaseModel):
             ValueError, and holds no field's value.
     """
 
-    # The framework ignores unknown fields; this wins if `Connection` is the last of the bases.
+    # The framework ignores unknown fields; this wins if `ClientMixin` is the last of the bases.
     model_config = ConfigDict(
         arbitrary_types_allowed=True, extra="forbid", hide_input_in_errors=True
     )
@@ -113,6 +105,7 @@ class Connection(BaseModel):
     `client` sends with its own `http_client`."""
 
     _sync: Client = PrivateAttr()
+    _service: str = PrivateAttr()
 
     def __init__(self, *positional: Any, **fields: Any) -> None:
         name = type(self).__name__
@@ -160,11 +153,8 @@ class Connection(BaseModel):
                     f"has its own key, address and settings; leave out {', '.join(others)}",
                 )
             self.__dict__.update(own)
+        self._service = self._sync.base_url
         return self
-
-    @property
-    def _service(self) -> str:
-        return self._sync.base_url
 
     @property
     def _account(self) -> str:
@@ -176,27 +166,6 @@ class Connection(BaseModel):
 
     def _awaiting_client(self) -> AsyncClient:
         return self.async_client or async_twin(self._sync)
-
-
-@contextmanager
-def traced(run: BaseRunManager | None) -> Iterator[None]:
-    """Let the client's span be a child of the span that a tracer has for a run.
-
-    Tracers of LangChain are callbacks, which cannot make their span the current one. Those of
-    OpenInference give it by `get_span`; without such a tracer nothing happens.
-
-    Args:
-        run: the framework's manager of the run's callbacks.
-    """
-    for handler in () if run is None else run.handlers:
-        get_span = getattr(handler, "get_span", None)
-        if run is not None and callable(get_span) and (span := get_span(run.run_id)) is not None:
-            from opentelemetry import trace
-
-            with trace.use_span(span, record_exception=False, set_status_on_exception=False):
-                yield
-            return
-    yield
 
 
 def _without_values(error: ValidationError) -> ValidationError:

@@ -1,0 +1,69 @@
+"""What the packages for frameworks share, and what else this project's packages need of the core.
+
+- `retrieval`: what bots answer from, for retrievers.
+- `tools`: the names and descriptions of bots as tools.
+- `settings`: clients, and what else the classes of frameworks are set up with.
+
+The names below are the core's own, which its other packages import from here and from no private
+module. Users should not: a name may change in any release, together with those packages. Each is
+loaded when it is first used.
+"""
+
+from typing import TYPE_CHECKING
+
+from knowledge_bot._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from knowledge_bot._configuration import API_KEY_VARIABLE, BASE_URL_VARIABLE, is_loopback
+    from knowledge_bot._endpoints import check_number, collection_ids, identifier
+    from knowledge_bot._extensions import Extensions, check_announced, end_of_life, new_key
+    from knowledge_bot._extras import require
+    from knowledge_bot.checks._files import parse_questions
+    from knowledge_bot.checks._questions import question_of
+    from knowledge_bot.ingest._ledger import remove
+    from knowledge_bot.ingest._plan import OnUnknown
+    from knowledge_bot.ingest._run import SharedOptions, check_names, shared_options
+    from knowledge_bot.ingest.sources._loader import Texts, text_or_skipped
+    from knowledge_bot.ingest.sources._objects import Objects, objects_in
+
+_HOMES = {
+    "._configuration": ("API_KEY_VARIABLE", "BASE_URL_VARIABLE", "is_loopback"),
+    "._endpoints": ("check_number", "collection_ids", "identifier"),
+    "._extensions": ("Extensions", "check_announced", "end_of_life", "new_key"),
+    "._extras": ("require",),
+    "._lazy": ("lazy_names",),
+    ".checks._files": ("parse_questions",),
+    ".checks._questions": ("question_of",),
+    ".ingest._ledger": ("remove",),
+    ".ingest._plan": ("OnUnknown",),
+    ".ingest._run": ("SharedOptions", "check_names", "shared_options"),
+    ".ingest.sources._loader": ("Texts", "text_or_skipped"),
+    ".ingest.sources._objects": ("Objects", "objects_in"),
+}
+
+__all__ = [
+    "API_KEY_VARIABLE",
+    "BASE_URL_VARIABLE",
+    "Extensions",
+    "Objects",
+    "OnUnknown",
+    "SharedOptions",
+    "Texts",
+    "check_announced",
+    "check_names",
+    "check_number",
+    "collection_ids",
+    "end_of_life",
+    "identifier",
+    "is_loopback",
+    "lazy_names",
+    "new_key",
+    "objects_in",
+    "parse_questions",
+    "question_of",
+    "remove",
+    "require",
+    "shared_options",
+    "text_or_skipped",
+]
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)
