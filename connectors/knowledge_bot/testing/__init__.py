@@ -242,8 +242,8 @@ class MemoryService:
         finally:
             self._released.set()
 
-    # Faults, each for the next requests that have none yet and are no pings: an ingestion sends one
-    # before its first item
+    # Faults, each for the next `times` requests that have none yet (None: all, until `recover`) and
+    # are no pings, of which an ingestion sends one before its first item; or `where` it says so
 
     def fail_next(
         self,
@@ -262,8 +262,9 @@ class MemoryService:
             code: the error body's `code` (interface section 7).
             message: the error body's `message`.
             retry_after: seconds that `Retry-After` names; None: there is no such header.
-            times: how many requests; None: all, until `recover`.
-            where: which requests are meant, for example `lambda request: request.is_ping`.
+            times: how many requests, here and for the other faults; None: all, until `recover`.
+            where: which requests are meant, such as `lambda request: request.is_ping`; by default
+                all but pings.
         """
         if not 400 <= status <= 599:
             raise ConfigurationError.of(
@@ -288,8 +289,8 @@ class MemoryService:
             status: the HTTP status.
             body: the body, as it is.
             headers: the headers.
-            times: how many requests; None: all, until `recover`.
-            where: which requests are meant.
+            times: as in `fail_next`.
+            where: as in `fail_next`.
         """
         sent = {name.lower(): text for name, text in (headers or {}).items()}
         self._expect(_Fault(lambda: HTTPResponse(status, sent, body), False, times, where))
@@ -309,8 +310,8 @@ class MemoryService:
 
         Args:
             acts: whether the service acts on them.
-            times: how many requests; None: all, until `recover`.
-            where: which requests are meant.
+            times: as in `fail_next`.
+            where: as in `fail_next`.
         """
         self._expect(_Fault(_raising(TimeoutError("too late, says the test")), acts, times, where))
 
@@ -423,66 +424,60 @@ class MemoryService:
             answer = {"value": answer}
         return HTTPResponse(200, headers, json.dumps(answer).encode()), fields.get("id", "")
 
-    def _act(self, received: ReceivedRequest) -> object:
-        route = received.method, received.path
-        if route == ("GET", "/ping"):
-            return "pong"
-        if route in (("GET", "/collections"), ("GET", "/bots")):
-            known = [self._collection(one) for one in self._known]
-            bots = [{"id": bot, "name": bot} for bot in self.bots]
-            return {"data": known if received.path == "/collections" else bots}
-        if received.method == "GET" and received.path.endswith("/conversations"):
-            return self._listed(unquote(received.path.split("/")[2]))
-        if route == ("POST", "/messages"):
-            return self._message(_value_of(received))
-        if received.method == "POST" and received.path in _SOURCES:
-            return self._created(received)
-        searches = "passages" in self.extensions
-        return self._searched(received) if searches else self._managed(received)
-
-    def _searched(self, received: ReceivedRequest) -> object:
-        """Act on a request of the extension `passages`."""
-        _, kind, *rest = unquote(received.path).split("/")
-        if (received.method, kind, rest) == ("POST", "search", []):
-            return self._search(_value_of(received))
-        if (received.method, kind) == ("GET", "passages"):
-            return self._sources.passage("/".join(rest))
-        return self._managed(received)
+    def _act(  # noqa: C901, PLR0911, PLR0912 - a table of routes
+        self, received: ReceivedRequest
+    ) -> object:
+        sources, if_match = self._sources, received.headers.get("if-match")
+        manages, searches = ("sources" in self.extensions, "passages" in self.extensions)
+        match received.method, *unquote(received.path).split("/")[1:]:
+            case "GET", "ping":
+                return "pong"
+            case "GET", "collections":
+                return {"data": [self._collection(one) for one in self._known]}
+            case "GET", "bots":
+                return {"data": [{"id": bot, "name": bot} for bot in self.bots]}
+            case "GET", "bots", bot, "conversations":
+                return self._listed(bot)
+            case "POST", "messages":
+                return self._message(_value_of(received))
+            case "POST", "sources", kind if kind in _KINDS:
+                return self._created(received, kind)
+            case "POST", "search" if searches:
+                return self._search(_value_of(received))
+            case "GET", "passages", *names if searches:
+                return sources.passage("/".join(names))
+            case "GET", "sources" if manages:
+                return sources.listed(parse_qs(received.query, keep_blank_values=True))
+            case "GET", "sources", source_id if manages:
+                return dict(sources.get(source_id))
+            case "PUT", "sources", source_id, kind if manages and kind in _KINDS:
+                changes, content = self._read_source(received, kind)
+                return sources.replace(source_id, changes, content, if_match)
+            case "PATCH", "sources", source_id if manages:
+                name = _text(_value_of(received), "name")
+                return sources.rename(source_id, name, if_match)
+            case "DELETE", "sources", source_id if manages:
+                return sources.delete(source_id, if_match)
+            case _:
+                raise RejectedError(404, "not_found", "there is nothing at this address")
 
     def _search(self, value: Mapping[str, Any]) -> object:
         bot, ids = value.get("bot_id"), value.get("collections") or []
         limit = value.get("limit", 10)
-        if bot is not None and bot not in self.bots:
-            raise RejectedError(400, "unknown_bot", f"there is no bot {bot}")
-        if unknown := [each for each in ids if each not in self._known]:
-            raise RejectedError(400, "unknown_collection", f"there is no {', '.join(unknown)}")
+        if bot is not None:
+            self._check_bot(bot)
+        self._check_collections(ids)
         if not isinstance(limit, int) or not 1 <= limit <= 40:
             raise RejectedError(400, "invalid_request", "limit is not 1 to 40")
         return {"data": self._sources.found(_text(value, "query"), ids or self._known, limit)}
 
-    def _managed(self, received: ReceivedRequest) -> object:
-        """Act on a request of the extension `sources`."""
-        sources, if_match = self._sources, received.headers.get("if-match")
-        _, kind, *rest = unquote(received.path).split("/")
-        if kind != "sources" or "sources" not in self.extensions:
-            raise RejectedError(404, "not_found", "there is nothing at this address")
-        match received.method, rest:
-            case "GET", []:
-                return sources.listed(parse_qs(received.query, keep_blank_values=True))
-            case "GET", [source_id]:
-                return dict(sources.get(source_id))
-            case "PUT", [source_id, kind] if f"/sources/{kind}" in _SOURCES:
-                changes, content = self._read_source(received, f"/sources/{kind}")
-                return sources.replace(source_id, changes, content, if_match)
-            case "PATCH", [source_id]:
-                source, name = sources.get(source_id), _text(_value_of(received), "name")
-                sources.check(source, if_match)
-                source["name"] = name
-                return dict(source)
-            case "DELETE", [source_id]:
-                sources.delete(source_id, if_match)
-                return None
-        raise RejectedError(405, "not_allowed", "there is no such method here")
+    def _check_bot(self, bot: str, status: int = 400) -> None:
+        if bot not in self.bots:
+            raise RejectedError(status, "unknown_bot", f"there is no bot {bot}")
+
+    def _check_collections(self, ids: Sequence[object]) -> None:
+        if unknown := [str(each) for each in ids if each not in self._known]:
+            raise RejectedError(400, "unknown_collection", f"there is no {', '.join(unknown)}")
 
     @property
     def _known(self) -> Mapping[str, str]:
@@ -493,15 +488,13 @@ class MemoryService:
         return {"id": known, "name": self._known[known]}
 
     def _listed(self, bot: str) -> object:
-        if bot not in self.bots:
-            raise RejectedError(404, "unknown_bot", f"there is no bot {bot}")
+        self._check_bot(bot, 404)
         held = [conversation for conversation, of in self._owners.items() if of == bot]
         return {"data": [{"id": each, "name": each} for each in held]}
 
     def _message(self, value: Mapping[str, Any]) -> object:
         bot, content = _text(value, "bot_id"), _text(value, "content")
-        if bot not in self.bots:
-            raise RejectedError(400, "unknown_bot", f"there is no bot {bot}")
+        self._check_bot(bot)
         conversation = value.get("conversation_id") or f"conv_{self._mark}{next(self._numbers)}"
         told = self.conversations.get(conversation)
         if value.get("conversation_id") and (
@@ -540,8 +533,8 @@ class MemoryService:
         )
         return answer
 
-    def _created(self, received: ReceivedRequest) -> object:
-        fields, content = self._read_source(received, received.path)
+    def _created(self, received: ReceivedRequest, kind: str) -> object:
+        fields, content = self._read_source(received, kind)
         source = {
             "id": f"src_{next(self._numbers)}",
             **fields,
@@ -557,7 +550,7 @@ class MemoryService:
         """Read what a source is created or replaced with: its fields, and its content."""
         value = _value_of(received)
         name, ids = _text(value, "name"), value.get("collections")
-        needed = _SOURCES[kind]
+        needed = _KINDS[kind]
         content: Content = _text(value, needed) if needed else b""
         if not needed:
             if received.file is None:
@@ -565,8 +558,7 @@ class MemoryService:
             content = received.file[1]
         if not isinstance(ids, list) or not ids:
             raise RejectedError(400, "invalid_request", "collections is not a list of ids")
-        if unknown := [str(each) for each in ids if each not in self._known]:
-            raise RejectedError(400, "unknown_collection", f"there is no {', '.join(unknown)}")
+        self._check_collections(ids)
         return {"name": name, "collections": [self._collection(each) for each in ids]}, content
 
 
@@ -587,8 +579,8 @@ def _check(bots: Any, collections: Any) -> None:
             )
 
 
-# The paths that create a source, and the field that each needs beside `name` and `collections`.
-_SOURCES = {"/sources/webpage": "url", "/sources/write": "content", "/sources/upload": ""}
+# How sources are created, and the field that each way needs beside `name` and `collections`.
+_KINDS = {"webpage": "url", "write": "content", "upload": ""}
 
 
 def _value_of(received: ReceivedRequest) -> dict[str, Any]:

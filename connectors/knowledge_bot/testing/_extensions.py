@@ -127,6 +127,13 @@ class Sources:
         if if_match not in (None, "*", f'"{source["revision"]}"'):
             raise RejectedError(412, "revision_changed", f"{source['id']} has another revision")
 
+    def rename(self, source_id: str, name: str, if_match: str | None) -> dict[str, Any]:
+        """Give a source another name, and return the answer."""
+        source = self.get(source_id)
+        self.check(source, if_match)
+        source["name"] = name
+        return dict(source)
+
     def delete(self, source_id: str, if_match: str | None) -> None:
         """Forget a source."""
         source = self.get(source_id)
@@ -158,19 +165,10 @@ class Sources:
         for source in self._sources:
             text = self.content(source["id"])
             if isinstance(text, str):
-                yield (
-                    source,
-                    {
-                        "id": f"pas_{source['ready_revision']}",
-                        "source_id": source["id"],
-                        "name": source["name"],
-                        "url": None,
-                        "revision": source["ready_revision"],
-                        "text": text,
-                        "score": None,
-                        "found": None,
-                    },
-                )
+                revision = source["ready_revision"]
+                named = {"source_id": source["id"], "name": source["name"], "url": None}
+                kept = {"id": f"pas_{revision}", **named, "revision": revision, "text": text}
+                yield source, {**kept, "score": None, "found": None}
 
     def found(self, query: str, collections: Iterable[str], limit: int) -> list[dict[str, Any]]:
         """Return the passages with most of a question's words."""
