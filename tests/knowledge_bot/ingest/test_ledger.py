@@ -212,14 +212,15 @@ def test_entries_are_found_by_their_keys_and_not_by_the_letters_of_one(service, 
         ledger.of_keys(["t0"], **{**of, "collections": "t0"})
 
 
-def test_a_note_is_kept_by_its_name_and_travels_with_a_copy(service, ledger, tmp_path):
+def test_a_note_is_kept_by_its_name_and_travels_with_an_export(service, ledger, tmp_path):
     assert ledger.note("a", lambda note: None) == {}
     with ThreadPoolExecutor(8) as pool:
         for _ in range(24):
             pool.submit(ledger.note, "a", lambda note: note.update(n=note.get("n", 0) + 1))
     ledger.note("b", lambda note: note.update(of={"b": [1, None]}))
-    ledger.copy_to(tmp_path / "copy.db")
-    for each in (ledger, Ledger(tmp_path / "copy.db")):
+    other = Ledger(tmp_path / "other.db")
+    other.import_from(ledger.export())
+    for each in (ledger, other):
         assert each.note("a", lambda note: None) == {"n": 24}
         assert each.note("b", lambda note: None) == {"of": {"b": [1, None]}}
     with pytest.raises(ZeroDivisionError):
