@@ -9,7 +9,7 @@ import certifi
 import httpx
 import pytest
 
-from calls import KEY, SOURCE, create, upload
+from calls import KEY, SOURCE, create, settled, upload
 from http_libraries import LIBRARIES
 from knowledge_bot import (
     AsyncClient,
@@ -19,31 +19,29 @@ from knowledge_bot import (
     RequestTimeoutError,
     UnexpectedResponseError,
 )
+from knowledge_bot.testing import no_waiting
 from refusals import refused
-from scripted_server import answer, silence
+from scripted_server import answer
+
+URL = "https://service.test"
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-def test_an_injected_client_sends_with_its_own_headers_and_stays_open(scripted, library):
+async def test_a_client_of_the_user_sends_with_its_own_headers_and_stays_open(scripted, library):
     server = scripted(answer(body=SOURCE))
-    with library.Client(headers={"X-Gateway": "north"}) as http_client:
+    headers = {"X-Gateway": "north"}
+    with library.Client(headers=headers) as http_client:
         with Client(KEY, server.url, http_client=http_client) as client:
             create(client)
-            upload(client)
+            upload(client.with_options(timeout=9))
         assert not http_client.is_closed
-    assert [r.headers["x-gateway"] for r in server.requests] == ["north", "north"]
-    assert [r.headers["x-api-key"] for r in server.requests] == [KEY, KEY]
-
-
-@pytest.mark.parametrize("library", LIBRARIES)
-async def test_an_injected_asynchronous_client_sends_and_stays_open(scripted, library):
-    server = scripted(answer(body=SOURCE))
-    async with library.AsyncClient() as http_client:
+    async with library.AsyncClient(headers=headers) as http_client:
         async with AsyncClient(KEY, server.url, http_client=http_client) as client:
             await create(client)
-            await upload(client)
+            await upload(client.with_options(timeout=9))
         assert not http_client.is_closed
-    assert len(server.requests) == 2
+    assert [r.headers["x-gateway"] for r in server.requests] == ["north"] * 4
+    assert [r.headers["x-api-key"] for r in server.requests] == [KEY] * 4
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
@@ -66,36 +64,48 @@ def test_a_client_of_another_kind_is_not_accepted():
         AsyncClient(KEY, "https://service.example", http_client=httpx.Client())
 
 
-async def test_a_closed_client_says_so(scripted):
-    server = scripted(answer(body=SOURCE))
-    client, asynchronous = Client(KEY, server.url), AsyncClient(KEY, server.url)
-    client.close()
-    await asynchronous.aclose()
-    with pytest.raises(ConfigurationError, match="closed"):
-        create(client)
-    with pytest.raises(ConfigurationError, match="closed"):
-        await create(asynchronous)
-    assert server.requests == []
+def test_a_closed_client_says_so(call, service):
+    async def use(client):
+        left = client.with_options(max_retries=0)
+        await settled(closing(client))
+        for closed in (client, left):
+            with pytest.raises(ConfigurationError, match="closed"):
+                await settled(create(closed))
+
+    call(use, service)
+    assert service.requests == []
 
 
-def test_a_client_survives_pickling_and_works_in_another_process(scripted):
-    server = scripted(answer(body=SOURCE))
-    with Client(KEY, server.url) as client:
-        create(client)
-        with pickle.loads(pickle.dumps(client)) as copy:
-            assert create(copy).id == "src_1"
-    aclient = pickle.loads(pickle.dumps(AsyncClient(KEY, server.url)))
-    assert asyncio.run(create(aclient)).id == "src_1"
+def test_a_client_survives_pickling_and_conversion_with_its_limits(service):
+    with service.standing_in():
+        client = Client(KEY, URL, max_retries=1).with_options(max_retries=3)
+        copies = [client, pickle.loads(pickle.dumps(client))]
+        asynchronous = client.to_async()
+        copies += [asynchronous, pickle.loads(pickle.dumps(asynchronous))]
+        service.fail_next(429, times=4 * 4)
+        for one in copies:
+            with no_waiting(), pytest.raises(RateLimitError):
+                asyncio.run(settled_later(create, one))
+    assert [request.headers["x-api-key"] for request in service.requests] == [KEY] * 16
 
 
-def test_a_blocking_client_gives_an_asynchronous_one_of_the_same_configuration(scripted):
-    server = scripted(answer(body=SOURCE))
-    with Client(KEY, server.url) as client:
-        assert asyncio.run(create(client.to_async())).id == "src_1"
-    assert server.requests[0].headers["x-api-key"] == KEY
-    injected = Client(KEY, server.url, http_client=httpx.Client())
-    with pytest.raises(ConfigurationError, match="http_client"):
-        injected.to_async()
+async def settled_later(use, client):
+    return await settled(use(client))
+
+
+def closing(client):
+    return client.aclose() if isinstance(client, AsyncClient) else client.close()
+
+
+@pytest.mark.parametrize("own", ["transport", "http_client"])
+def test_a_client_with_an_own_way_to_send_is_neither_pickled_nor_converted(service, own):
+    client = Client(
+        KEY, URL, **{own: service.transport if own == "transport" else httpx.Client()}
+    ).with_options(timeout=9)
+    with pytest.raises(TypeError):
+        pickle.dumps(client)
+    with refused("http_client"):
+        client.to_async()
 
 
 def test_a_deep_copy_is_the_client_itself():
@@ -121,65 +131,28 @@ def test_a_client_shows_its_address_and_not_its_key():
     assert repr(client) == "Client(base_url='https://service.example/public/v1')"
 
 
-BUSY = {"Retry-After": "0"}
-
-
-def test_a_client_with_other_limits_keeps_them_apart(call, scripted):
-    server = scripted(answer(429, headers=BUSY))
+def test_a_client_with_other_limits_keeps_them_apart(call, service):
+    service.fail_next(429, retry_after=0, times=None)
     for retries, sent in ((0, 1), (3, 5)):
-        with pytest.raises(RateLimitError):
-            call(lambda client, n=retries: create(client.with_options(max_retries=n)), server.url)
-        assert len(server.requests) == sent
-    with pytest.raises(RequestTimeoutError):
-        call(lambda client: create(client.with_options(timeout=0.2)), scripted(silence).url)
+        with no_waiting(), pytest.raises(RateLimitError):
+            call(lambda client, n=retries: create(client.with_options(max_retries=n)), service)
+        assert len(service.requests) == sent
+    service.recover()
+    with service.holding_answers(), pytest.raises(RequestTimeoutError):
+        call(lambda client: create(client.with_options(timeout=0.05, max_retries=0)), service)
 
 
-def test_a_client_with_other_limits_shares_the_connections(scripted):
+def test_a_client_with_other_limits_shares_the_connections(call, scripted):
     server = scripted(answer(body=SOURCE))
-    with Client(KEY, server.url) as client:
-        create(client)
-        with client.with_options(timeout=9) as hasty:
-            create(hasty)
+
+    async def use(client):
+        await settled(create(client))
+        hasty = client.with_options(timeout=9)
+        await settled(create(hasty))
+        await settled(closing(hasty))
         with pytest.raises(ConfigurationError, match="closed"):
-            create(hasty)
-        create(client)
-        assert server.connections == 1
-        left = client.with_options(max_retries=0)
-    with pytest.raises(ConfigurationError, match="closed"):
-        create(left)
+            await settled(create(hasty))
+        await settled(create(client))
 
-
-async def test_an_asynchronous_client_with_other_limits_shares_the_connections(scripted):
-    server = scripted(answer(body=SOURCE))
-    async with AsyncClient(KEY, server.url) as client:
-        await create(client)
-        async with client.with_options(timeout=9) as hasty:
-            await create(hasty)
-        with pytest.raises(ConfigurationError, match="closed"):
-            await create(hasty)
-        await create(client)
-        assert server.connections == 1
-        left = client.with_options(max_retries=0)
-    with pytest.raises(ConfigurationError, match="closed"):
-        await create(left)
-
-
-def test_other_limits_survive_pickling_and_conversion(scripted):
-    server = scripted(answer(429, headers=BUSY))
-    with Client(KEY, server.url) as client:
-        patient = client.with_options(max_retries=3)
-        with pickle.loads(pickle.dumps(patient)) as copied, pytest.raises(RateLimitError):
-            create(copied)
-        with pytest.raises(RateLimitError):
-            asyncio.run(create(patient.to_async()))
-    assert len(server.requests) == 8
-
-
-def test_other_limits_do_not_close_a_client_of_the_user(scripted):
-    server = scripted(answer(body=SOURCE))
-    with httpx.Client() as http_client, Client(KEY, server.url, http_client=http_client) as client:
-        with client.with_options(timeout=9) as hasty:
-            create(hasty)
-            with pytest.raises(TypeError):
-                pickle.dumps(hasty)
-        create(client)
+    call(use, server.url)
+    assert server.connections == 1

@@ -14,7 +14,6 @@ from pydantic_core import to_json
 from calls import KEY, MESSAGE, SOURCE, ask, create
 from knowledge_bot import BadRequestError, Client, UnexpectedResponseError
 from knowledge_bot.testing import MemoryService
-from scripted_server import answer
 
 BODY = to_json(SOURCE)
 
@@ -35,26 +34,26 @@ COMPRESSIONS = {
 
 
 @pytest.mark.parametrize("encoding", COMPRESSIONS)
-def test_a_compressed_answer_is_read(call, scripted, encoding):
+def test_a_compressed_answer_is_read(call, service, encoding):
     headers = {"Content-Encoding": encoding.split()[-1]}
-    server = scripted(answer(body=COMPRESSIONS[encoding](BODY), headers=headers))
-    assert call(create, server.url).id == "src_1"
-    assert server.requests[0].headers["accept-encoding"] == "gzip, deflate"
+    service.answer_next(200, COMPRESSIONS[encoding](BODY), headers)
+    assert call(create, service).id == "src_1"
+    assert service.requests[0].headers["accept-encoding"] == "gzip, deflate"
 
 
 @pytest.mark.parametrize("key", ["key", "default", "1", "src_1", KEY])
-def test_an_answer_that_holds_the_key_arrives_as_it_was_sent(call, scripted, key):
+def test_an_answer_that_holds_the_key_arrives_as_it_was_sent(call, service, key):
     shown = f"the {key} is at the desk, room 1"
-    server = scripted(answer(body={**MESSAGE, "answer": shown, "id": f"msg_{key}"}))
-    message = call(ask, server.url, api_key=key)
+    service.answer_next(200, to_json({**MESSAGE, "answer": shown, "id": f"msg_{key}"}))
+    message = call(ask, service, api_key=key)
     assert (message.answer, message.id) == (shown, f"msg_{key}")
 
 
-def test_an_answer_that_cannot_be_read_does_not_show_the_key(call, scripted):
-    server = scripted(answer(body={"echo": KEY, "identifier": "src_77"}))
+def test_an_answer_that_cannot_be_read_does_not_show_the_key(call, service):
+    service.answer_next(200, to_json({"echo": KEY, "identifier": "src_77"}))
     with pytest.raises(UnexpectedResponseError) as caught:
-        call(create, server.url)
-    assert caught.value.body == b'{"echo": "***", "identifier": "src_77"}'
+        call(create, service)
+    assert caught.value.body == b'{"echo":"***","identifier":"src_77"}'
     assert KEY not in str(caught.value)
 
 
@@ -82,12 +81,12 @@ DAMAGED = {
 
 
 @pytest.mark.parametrize("kind", DAMAGED)
-def test_an_answer_that_cannot_be_decoded_is_named(call, scripted, kind):
+def test_an_answer_that_cannot_be_decoded_is_named(call, service, kind):
     body, encoding, words = DAMAGED[kind]
-    server = scripted(answer(body=body, headers={"Content-Encoding": encoding}))
+    service.answer_next(200, body, {"Content-Encoding": encoding})
     with pytest.raises(UnexpectedResponseError, match=words):
-        call(create, server.url)
-    assert len(server.requests) == 1
+        call(create, service)
+    assert len(service.requests) == 1
 
 
 @pytest.mark.integration
@@ -155,7 +154,7 @@ print(peak() - before)
 @pytest.mark.parametrize(
     "expected", [{"detail": "not acceptable here"}, {"error": {"reason": "not acceptable here"}}]
 )
-def test_a_refusal_in_the_words_of_a_proxy_is_reported(call, scripted, expected):
-    server = scripted(answer(400, expected))
+def test_a_refusal_in_the_words_of_a_proxy_is_reported(call, service, expected):
+    service.answer_next(400, to_json(expected))
     with pytest.raises(BadRequestError, match="not acceptable here"):
-        call(create, server.url)
+        call(create, service)

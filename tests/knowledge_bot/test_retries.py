@@ -27,29 +27,31 @@ from knowledge_bot.testing import MemoryService
 from scripted_server import answer, close, then
 
 
-def test_an_error_shows_code_message_request_id_and_what_to_do(call, scripted):
-    server = scripted(
-        answer(
-            402,
-            {"code": "quota_exceeded", "message": "10 of 10 sources used"},
-            {"X-Request-Id": "req-7"},
-        )
-    )
+def test_an_error_shows_code_message_request_id_and_what_to_do(call, service):
+    body = b'{"code": "quota_exceeded", "message": "10 of 10 sources used"}'
+    service.answer_next(402, body, {"X-Request-Id": "req-7"})
     with pytest.raises(PaymentRequiredError) as caught:
-        call(create, server.url)
+        call(create, service)
     error = caught.value
     assert (error.status_code, error.code, error.request_id) == (402, "quota_exceeded", "req-7")
     assert error.message == "10 of 10 sources used"
     assert error.delivery is Delivery.REFUSED
-    inserted = ("POST /sources/write", server.url, "402", error.code, "req-7", error.message)
+    inserted = (
+        "POST /sources/write",
+        "https://service.test",
+        "402",
+        error.code,
+        "req-7",
+        error.message,
+    )
     assert all(part in str(error) for part in (*inserted, PaymentRequiredError.advice))
 
 
-def test_what_an_error_says_can_be_printed_anywhere(call, scripted):
+def test_what_an_error_says_can_be_printed_anywhere(call, service):
     odd = {"code": "\ud800", "message": "one\ntwo\x1b[31m \u202e\0"}
-    server = scripted(answer(400, json.dumps(odd).encode(), {"X-Request-Id": "a\x7fb"}))
+    service.answer_next(400, json.dumps(odd).encode(), {"X-Request-Id": "a\x7fb"})
     with pytest.raises(BadRequestError) as caught:
-        call(create, server.url)
+        call(create, service)
     shown = str(caught.value)
     assert shown.isprintable()
     assert shown.encode()
@@ -65,9 +67,10 @@ def test_what_an_error_says_can_be_printed_anywhere(call, scripted):
         (407, KEY, "HTTP_PROXY"),
     ],
 )
-def test_an_error_says_what_to_do(call, scripted, status, key, words):
+def test_an_error_says_what_to_do(call, service, status, key, words):
+    service.fail_next(status)
     with pytest.raises(KnowledgeBotError, match=words):
-        call(read, scripted(answer(status)).url, api_key=key)
+        call(read, service, api_key=key)
 
 
 @pytest.mark.parametrize(
@@ -77,31 +80,32 @@ def test_an_error_says_what_to_do(call, scripted, status, key, words):
             b"<!doctype html><title>Sign in",
             "It begins with '<!doctype html><title>Sign in', as app",
         ),
-        ({"name": 3}, "id: Field required; name: Input should be a valid string"),
+        (b'{"name": 3}', "id: Field required; name: Input should be a valid string"),
         (b"", "It is empty"),
     ],
 )
-def test_an_answer_that_cannot_be_read_is_shown_in_short(call, scripted, body, words):
+def test_an_answer_that_cannot_be_read_is_shown_in_short(call, service, body, words):
+    service.answer_next(200, body)
     with pytest.raises(UnexpectedResponseError, match=re.escape(words)) as caught:
-        call(create, scripted(answer(body=body)).url)
+        call(create, service)
     assert "pydantic.dev" not in str(caught.value)
 
 
-def test_a_short_key_leaves_our_own_sentences_alone(call, scripted):
-    server = scripted(answer(302, headers={"Location": "https://key.example/the-service"}))
+def test_a_short_key_leaves_our_own_sentences_alone(call, service):
+    service.answer_next(302, headers={"Location": "https://key.example/the-service"})
     with pytest.raises(UnexpectedResponseError) as caught:
-        call(create, server.url, api_key="key")
+        call(create, service, api_key="key")
     assert "https://***.example/the-service" in str(caught.value)
     assert str(caught.value).count("***") == 1
 
 
 @pytest.mark.parametrize("written", [r"a/b\"c", r"a\/b\"c"])
 def test_an_error_that_repeats_the_key_does_not_show_it_however_it_is_written(
-    call, scripted, written
+    call, service, written
 ):
-    server = scripted(answer(401, f'{{"message": "no key {written}"}}'.encode()))
+    service.answer_next(401, f'{{"message": "no key {written}"}}'.encode())
     with pytest.raises(AuthenticationError) as caught:
-        call(create, server.url, api_key='a/b"c')
+        call(create, service, api_key='a/b"c')
     assert caught.value.message == "no key ***"
     assert 'a/b"c' not in str(caught.value)
 

@@ -457,7 +457,8 @@ class MemoryService:
                 name = _text(_value_of(received), "name")
                 return sources.rename(source_id, name, if_match)
             case "DELETE", "sources", source_id if manages:
-                return sources.delete(source_id, if_match)
+                sources.delete(source_id, if_match)
+                return None
             case _:
                 raise RejectedError(404, "not_found", "there is nothing at this address")
 
