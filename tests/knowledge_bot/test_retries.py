@@ -78,7 +78,7 @@ def test_an_error_says_what_to_do(call, service, status, key, words):
     [
         (
             b"<!doctype html><title>Sign in",
-            "It begins with '<!doctype html><title>Sign in', as app",
+            "It begins with '<!doctype html><title>Sign in'",
         ),
         (b'{"name": 3}', "id: Field required; name: Input should be a valid string"),
         (b"", "It is empty"),
