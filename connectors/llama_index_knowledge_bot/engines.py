@@ -5,7 +5,7 @@ import os
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, get_args
+from typing import Any
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.llms.types import (
@@ -24,20 +24,16 @@ from llama_index.core.chat_engine.types import (
     BaseChatEngine,
     StreamingAgentChatResponse,
 )
+from llama_index.core.llms.callbacks import llm_chat_callback
 from llama_index.core.prompts.mixin import PromptMixinType
 from llama_index.core.schema import QueryBundle
 from llama_index.core.settings import Settings
 from llama_index.core.tools import QueryEngineTool
 
-from knowledge_bot import AsyncClient, Client, ConfigurationError, Message
+from knowledge_bot import AsyncClient, Client, ConfigurationError
 from knowledge_bot.conversations import Conversations, Heads, OnFork, Place, Said
 from llama_index_knowledge_bot.llm import KnowledgeBotLLM
-from llama_index_knowledge_bot.messages import (
-    FollowingMessage,
-    said_of,
-    source_nodes,
-    text_of,
-)
+from llama_index_knowledge_bot.messages import reply_of, said_of, source_nodes, text_of
 from llama_index_knowledge_bot.turns import Turns
 
 
@@ -132,55 +128,42 @@ class KnowledgeBotQueryEngine(BaseQueryEngine):
 
     def _response(self, answer: CompletionResponse, event: EventContext) -> Response:
         metadata = dict(answer.additional_kwargs)
-        nodes = source_nodes(self._llm.bot_id, Message.model_validate(answer.raw))
-        response = Response(answer.text, source_nodes=nodes, metadata=metadata)
+        response = Response(answer.text, source_nodes=source_nodes(answer), metadata=metadata)
         event.on_end({EventPayload.RESPONSE: response})
         return response
 
 
 @dataclass
 class _Conversation:
-    """One conversation's state; a turn that ends after `reset` still belongs to the old one."""
+    """One conversation's state; a turn that ends after `reset` still belongs to the old one.
 
-    id: str | None
+    Attributes:
+        id: the conversation; None until its first answer.
+        place: the position of its last answer; None until one is known.
+        history: the messages up to there.
+        turns: the queue of its turns.
+    """
+
+    id: str | None = None
+    place: Place | None = None
     history: list[ChatMessage] = field(default_factory=list)
-    heard: list[Said] = field(default_factory=list)
-    """The same messages, with the position of each answer."""
-
     turns: Turns = field(default_factory=Turns)
 
-    @classmethod
-    def restored(
-        cls, conversation_id: str | None, message_id: str | None, history: Sequence[ChatMessage]
-    ) -> "_Conversation":
-        """Return one that continues after an answer or, without its id, the newest message."""
-        heard = said_of(history)
-        if conversation_id is not None and message_id is not None:
-            # An empty message marks the position, and is left out of transcripts.
-            heard.append(Said("assistant", "", place=Place(conversation_id, message_id)))
-        return cls(conversation_id, list(history), heard)
-
-    @property
-    def place(self) -> Place | None:
-        """The position of its last answer; None until one is known."""
-        return self.heard[-1].place if self.heard else None
-
-    def asking(
-        self, said: ChatMessage, conversations: Conversations
-    ) -> tuple[list[ChatMessage], dict[str, str]]:
+    def asking(self, said: ChatMessage) -> tuple[list[Said], dict[str, str]]:
         """Return the list of messages of the next turn, and the options of the call."""
         if self.id is not None and self.place is None:
-            return [FollowingMessage.of(said, (), conversations)], {"conversation_id": self.id}
-        return [FollowingMessage.of(said, self.heard, conversations)], {}
+            return said_of([said]), {"conversation_id": self.id}
+        *before, asked = said_of([*self.history, said])
+        # An empty message marks the position, and is left out of transcripts.
+        mark = [] if self.place is None else [Said("assistant", "", place=self.place)]
+        return [*before, *mark, asked], {}
 
     def answered(self, said: ChatMessage, reply: ChatResponse) -> ChatResponse:
-        """Record a turn, and return its answer as the one piece of a stream."""
-        raw: Any = reply.raw
-        self.id = raw["conversation_id"]
+        """Record a turn, and return its answer."""
+        told = reply.additional_kwargs
+        self.id, self.place = told["conversation_id"], Place.of(told)
         self.history += [said, reply.message]
-        place = Place(raw["conversation_id"], raw["id"])
-        self.heard += [*said_of([said]), Said("assistant", raw["answer"], place=place)]
-        return reply.model_copy(update={"delta": reply.message.content})
+        return reply
 
 
 class KnowledgeBotChatEngine(BaseChatEngine):
@@ -251,10 +234,6 @@ class KnowledgeBotChatEngine(BaseChatEngine):
         on_fork: OnFork = "new",
         callback_manager: CallbackManager | None = None,
     ) -> None:
-        if on_fork not in get_args(OnFork):
-            raise ConfigurationError.of(
-                "on_fork", f"expected one of {', '.join(get_args(OnFork))}, not {on_fork!r}"
-            )
         if message_id is not None and conversation_id is None:
             raise ConfigurationError.of("message_id", "needs conversation_id= as well; pass both")
         self.callback_manager = callback_manager or Settings.callback_manager
@@ -266,7 +245,9 @@ class KnowledgeBotChatEngine(BaseChatEngine):
             async_client=async_client,
             callback_manager=self.callback_manager,
         )
-        self._conversation = _Conversation.restored(conversation_id, message_id, chat_history)
+        self._conversations()  # raises here if `on_fork` is none of those
+        place = message_id and conversation_id and Place(conversation_id, message_id)
+        self._conversation = _Conversation(conversation_id, place or None, list(chat_history))
 
     def __repr__(self) -> str:
         return (
@@ -292,7 +273,7 @@ class KnowledgeBotChatEngine(BaseChatEngine):
 
     def reset(self) -> None:
         """Leave the conversation; the next turn starts a new one."""
-        self._conversation = _Conversation(None)
+        self._conversation = _Conversation()
 
     def chat(
         self, message: str, chat_history: list[ChatMessage] | None = None
@@ -338,15 +319,30 @@ class KnowledgeBotChatEngine(BaseChatEngine):
 
     def _turn(self, text: str, chat_history: list[ChatMessage] | None) -> ChatResponse:
         conversation, said = self._opened(text, chat_history)
+
+        # The framework's events tell of the one message that is sent, and of none before it.
+        @llm_chat_callback()
+        def ask(llm: KnowledgeBotLLM, _: list[ChatMessage]) -> ChatResponse:
+            messages, how = conversation.asking(said)
+            client = llm.clients.blocking
+            reply = self._conversations().ask(client, llm.bot_id, messages, **how)
+            return reply_of(llm.bot_id, reply.message, streamed=True)
+
         with conversation.turns.taken():
-            messages, options = conversation.asking(said, self._conversations())
-            return conversation.answered(said, self._llm.chat(messages, **options))
+            return conversation.answered(said, ask(self._llm, [said]))
 
     async def _aturn(self, text: str, chat_history: list[ChatMessage] | None) -> ChatResponse:
         conversation, said = self._opened(text, chat_history)
+
+        @llm_chat_callback()
+        async def ask(llm: KnowledgeBotLLM, _: list[ChatMessage]) -> ChatResponse:
+            messages, how = conversation.asking(said)
+            client = llm.clients.awaiting
+            reply = await self._conversations().aask(client, llm.bot_id, messages, **how)
+            return reply_of(llm.bot_id, reply.message, streamed=True)
+
         async with conversation.turns.ataken():
-            messages, options = conversation.asking(said, self._conversations())
-            return conversation.answered(said, await self._llm.achat(messages, **options))
+            return conversation.answered(said, await ask(self._llm, [said]))
 
     def _conversations(self) -> Conversations:
         heads = self._heads or Heads.of(self._llm.clients.blocking)
@@ -381,6 +377,4 @@ class KnowledgeBotChatEngine(BaseChatEngine):
         return response
 
     def _answer(self, reply: ChatResponse) -> dict[str, Any]:
-        message = Message.model_validate(reply.raw)
-        nodes = source_nodes(self._llm.bot_id, message)
-        return {"response": message.answer, "source_nodes": nodes}
+        return {"response": reply.message.content, "source_nodes": source_nodes(reply)}

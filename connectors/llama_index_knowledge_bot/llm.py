@@ -1,7 +1,7 @@
 """A bot as a language model."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
-from typing import Any, TypeAlias, TypeVar, get_args
+from typing import Any, TypeAlias, TypeVar
 
 from llama_index.core.base.llms.types import (
     ChatMessage,
@@ -12,7 +12,6 @@ from llama_index.core.base.llms.types import (
     CompletionResponseAsyncGen,
     CompletionResponseGen,
     LLMMetadata,
-    MessageRole,
 )
 from llama_index.core.bridge.pydantic import Field
 from llama_index.core.llms.callbacks import llm_chat_callback, llm_completion_callback
@@ -21,16 +20,15 @@ from llama_index.core.types import PydanticProgramMode
 
 from knowledge_bot import AsyncClient, Client, ConfigurationError, Message
 from knowledge_bot.adapters import identifier
-from knowledge_bot.adapters.retrieval import Answer
 from knowledge_bot.adapters.settings import with_effect
 from knowledge_bot.conversations import Conversations, Heads, History, Said, chosen_question
 from knowledge_bot.transcripts import Turn, read, render
 from llama_index_knowledge_bot.clients import Clients, with_clients
-from llama_index_knowledge_bot.messages import FollowingMessage, said_of
+from llama_index_knowledge_bot.messages import completion_of, reply_of, said_of
 
 _Piece = TypeVar("_Piece")
 
-_Asking: TypeAlias = tuple[Conversations, list[Said], dict[str, Any]]
+_Asking: TypeAlias = tuple[list[Said], dict[str, Any]]
 """What was said, and how the bot is asked with it."""
 
 # A warning points at the first line outside of these packages.
@@ -59,9 +57,9 @@ class KnowledgeBotLLM(LLM):
     others (system texts, earlier answers, tool results), `history` says what is sent. The same goes
     for prompts that a component renders from such a list, and for `system_prompt`.
 
-    A response's `raw` is the service's message. Its `additional_kwargs` hold the `conversation_id`,
-    the names of the `sources`, and whether the bot `found` anything. There are no token counts,
-    since the service gives none.
+    A response's `raw` is the `knowledge_bot.Message`. Its `additional_kwargs` hold the
+    `conversation_id`, the names of the `sources`, and whether the bot `found` anything. There are
+    no token counts, since the service gives none.
 
     An LLM may be used from any thread and event loop. Pickles and deep copies contain its clients,
     and so pickles contain the API key; `to_dict` and `to_json` do not, and `from_dict` makes a
@@ -139,10 +137,7 @@ class KnowledgeBotLLM(LLM):
                 f"{', '.join(sorted(unknown))}: {type(self).__name__} takes no such argument; pass "
                 "a key, an address and a timeout to its client: client=Client(api_key, base_url)"
             )
-        if history not in get_args(History):
-            raise ConfigurationError.of(
-                "history", f"expected one of {', '.join(get_args(History))}, not {history!r}"
-            )
+        Conversations(Heads(), history)  # raises here if `history` is none of those
         if options.get("system_prompt") and history != "transcript":
             raise ConfigurationError.of(
                 "system_prompt",
@@ -193,7 +188,7 @@ class KnowledgeBotLLM(LLM):
     def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
         """Ask the bot; `conversation_id=` continues a conversation."""
         asking = self._of_prompt(prompt, formatted, kwargs)
-        return _completion(self.bot_id, self._ask(asking))
+        return completion_of(self.bot_id, self._ask(asking))
 
     @llm_completion_callback()
     async def acomplete(
@@ -201,7 +196,7 @@ class KnowledgeBotLLM(LLM):
     ) -> CompletionResponse:
         """Ask the bot; `conversation_id=` continues a conversation."""
         asking = self._of_prompt(prompt, formatted, kwargs)
-        return _completion(self.bot_id, await self._aask(asking))
+        return completion_of(self.bot_id, await self._aask(asking))
 
     @llm_completion_callback()
     def stream_complete(
@@ -209,7 +204,7 @@ class KnowledgeBotLLM(LLM):
     ) -> CompletionResponseGen:
         """Ask the bot when the stream's one piece is read."""
         asking = self._of_prompt(prompt, formatted, kwargs)
-        return _when_read(lambda: _completion(self.bot_id, self._ask(asking), streamed=True))
+        return _when_read(lambda: completion_of(self.bot_id, self._ask(asking), streamed=True))
 
     @llm_completion_callback()
     async def astream_complete(
@@ -219,7 +214,7 @@ class KnowledgeBotLLM(LLM):
         asking = self._of_prompt(prompt, formatted, kwargs)
 
         async def piece() -> CompletionResponse:
-            return _completion(self.bot_id, await self._aask(asking), streamed=True)
+            return completion_of(self.bot_id, await self._aask(asking), streamed=True)
 
         return _when_awaited(piece)
 
@@ -227,19 +222,19 @@ class KnowledgeBotLLM(LLM):
     def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
         """Ask the bot as `history` says; `conversation_id=` continues a conversation."""
         asking = self._of_messages(messages, kwargs)
-        return _reply(self.bot_id, self._ask(asking))
+        return reply_of(self.bot_id, self._ask(asking))
 
     @llm_chat_callback()
     async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
         """Ask the bot as `history` says; `conversation_id=` continues a conversation."""
         asking = self._of_messages(messages, kwargs)
-        return _reply(self.bot_id, await self._aask(asking))
+        return reply_of(self.bot_id, await self._aask(asking))
 
     @llm_chat_callback()
     def stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseGen:
         """Ask the bot when the stream's one piece is read."""
         asking = self._of_messages(messages, kwargs)
-        return _when_read(lambda: _reply(self.bot_id, self._ask(asking), streamed=True))
+        return _when_read(lambda: reply_of(self.bot_id, self._ask(asking), streamed=True))
 
     @llm_chat_callback()
     async def astream_chat(
@@ -249,7 +244,7 @@ class KnowledgeBotLLM(LLM):
         asking = self._of_messages(messages, kwargs)
 
         async def piece() -> ChatResponse:
-            return _reply(self.bot_id, await self._aask(asking), streamed=True)
+            return reply_of(self.bot_id, await self._aask(asking), streamed=True)
 
         return _when_awaited(piece)
 
@@ -287,19 +282,18 @@ class KnowledgeBotLLM(LLM):
         if self.system_prompt:
             said = [Said("system", self.system_prompt), *said]
         question = None if self.question is None else chosen_question(self.question, messages)
-        heads = Heads.of(self.clients.blocking)
-        own = Conversations(heads, self.history)
-        last = messages[-1] if messages else None
-        conversations = last.conversations if isinstance(last, FollowingMessage) else own
-        return conversations, said, {"conversation_id": conversation_id, "question": question}
+        return said, {"conversation_id": conversation_id, "question": question}
+
+    def _conversations(self) -> Conversations:
+        return Conversations(Heads.of(self.clients.blocking), self.history)
 
     def _ask(self, asking: _Asking) -> Message:
-        conversations, said, how = asking
-        return conversations.ask(self.clients.blocking, self.bot_id, said, **how).message
+        said, how = asking
+        return self._conversations().ask(self.clients.blocking, self.bot_id, said, **how).message
 
     async def _aask(self, asking: _Asking) -> Message:
-        conversations, said, how = asking
-        return (await conversations.aask(self.clients.awaiting, self.bot_id, said, **how)).message
+        (said, how), client = asking, self.clients.awaiting
+        return (await self._conversations().aask(client, self.bot_id, said, **how)).message
 
 
 def _when_read(make: Callable[[], _Piece]) -> Generator[_Piece, None, None]:
@@ -322,21 +316,3 @@ def _conversation_id(options: dict[str, Any]) -> str | None:
 
 def _transcript_of(messages: Sequence[ChatMessage]) -> str:
     return render(Turn(said.role, said.text) for said in said_of(messages))
-
-
-def _completion(bot_id: str, message: Message, *, streamed: bool = False) -> CompletionResponse:
-    return CompletionResponse(text=message.answer, **_told(bot_id, message, streamed))
-
-
-def _reply(bot_id: str, message: Message, *, streamed: bool = False) -> ChatResponse:
-    # The message's own additional_kwargs stay empty: the framework prints them into prompts.
-    said = ChatMessage(role=MessageRole.ASSISTANT, content=message.answer)
-    return ChatResponse(message=said, **_told(bot_id, message, streamed))
-
-
-def _told(bot_id: str, message: Message, streamed: bool) -> dict[str, Any]:
-    return {
-        "delta": message.answer if streamed else None,
-        "raw": message.model_dump(mode="json"),
-        "additional_kwargs": Answer.of(message).as_dict(bot_id),
-    }

@@ -1,9 +1,15 @@
 """Conversion of the framework's messages and queries, and of a bot's answers."""
 
 from collections.abc import Sequence
+from typing import Any
 
-from llama_index.core.base.llms.types import ChatMessage, TextBlock
-from llama_index.core.bridge.pydantic import PrivateAttr
+from llama_index.core.base.llms.types import (
+    ChatMessage,
+    ChatResponse,
+    CompletionResponse,
+    MessageRole,
+    TextBlock,
+)
 from llama_index.core.schema import (
     NodeRelationship,
     NodeWithScore,
@@ -13,50 +19,16 @@ from llama_index.core.schema import (
 )
 
 from knowledge_bot import ConfigurationError, Message
-from knowledge_bot.adapters.retrieval import Answer, Retrieved, cited_in
-from knowledge_bot.conversations import ROLES, Conversations, Said, placeholder
+from knowledge_bot.adapters.retrieval import Answer, Retrieved, retrieved
+from knowledge_bot.conversations import ROLES, Said, placeholder
 
 # A block that only marks what a provider caches.
 _WITHOUT_CONTENT = "cache"
 
 
-class FollowingMessage(ChatMessage):
-    """A message, with the earlier messages of its conversation, and how it is asked.
-
-    These are private: they are not sent again, so callbacks and token counters must not see them.
-    """
-
-    _before: Sequence[Said] = PrivateAttr(default=())
-    _conversations: Conversations = PrivateAttr()
-
-    @classmethod
-    def of(
-        cls, message: ChatMessage, before: Sequence[Said], conversations: Conversations
-    ) -> "FollowingMessage":
-        """Return a message with those before it, oldest first."""
-        following = cls(role=message.role, blocks=message.blocks)
-        following._before, following._conversations = before, conversations
-        return following
-
-    @property
-    def before(self) -> Sequence[Said]:
-        """The messages before it, oldest first."""
-        return self._before
-
-    @property
-    def conversations(self) -> Conversations:
-        """What asks it."""
-        return self._conversations
-
-
 def said_of(messages: Sequence[ChatMessage]) -> list[Said]:
     """Return the framework's messages as the core's."""
-    said: list[Said] = []
-    for position, message in enumerate(messages, 1):
-        if isinstance(message, FollowingMessage):
-            said += message.before
-        said.append(_said(position, message))
-    return said
+    return [_said(position, message) for position, message in enumerate(messages, 1)]
 
 
 def text_of(query: QueryBundle) -> str:
@@ -91,23 +63,45 @@ def node_of(found: Retrieved) -> NodeWithScore:
     return NodeWithScore(node=node, score=1.0 if score is None else score)
 
 
-def source_nodes(bot_id: str, message: Message) -> list[NodeWithScore]:
+def completion_of(bot_id: str, message: Message, *, streamed: bool = False) -> CompletionResponse:
+    """Return a bot's answer as what a completion gives."""
+    return CompletionResponse(text=message.answer, **_told(bot_id, message, streamed))
+
+
+def reply_of(bot_id: str, message: Message, *, streamed: bool = False) -> ChatResponse:
+    """Return a bot's answer as what a chat gives."""
+    # The message's own additional_kwargs stay empty: the framework prints them into prompts.
+    said = ChatMessage(role=MessageRole.ASSISTANT, content=message.answer)
+    return ChatResponse(message=said, **_told(bot_id, message, streamed))
+
+
+def source_nodes(response: ChatResponse | CompletionResponse) -> list[NodeWithScore]:
     """Return what an answer was given from: the passages that it names, as nodes.
 
     Where it names only sources, each is a node with the answer's text. An answer that found
     something but names no source has one node, and one that found nothing has none.
     """
-    answer = Answer.of(message)
-    if answer.refuses:
+    message: Any = response.raw
+    metadata = response.additional_kwargs
+    if not metadata["found"]:
         return []
-    if cited := cited_in(bot_id, answer):
-        return list(map(node_of, cited))
-    metadata = answer.as_dict(bot_id)
+    answer = Answer.of(message)
+    if cited := answer.cited:
+        return [node_of(retrieved(metadata["bot_id"], passage)) for passage in cited]
+    words = answer.words
     named = [
-        Retrieved(f"{message.id}-{number}", answer.words, {"source": source, **metadata})
+        Retrieved(f"{message.id}-{number}", words, {"source": source, **metadata})
         for number, source in enumerate(metadata["sources"], 1)
     ]
-    return list(map(node_of, named or [Retrieved(message.id, answer.words, metadata)]))
+    return list(map(node_of, named or [Retrieved(message.id, words, {**metadata})]))
+
+
+def _told(bot_id: str, message: Message, streamed: bool) -> dict[str, Any]:
+    return {
+        "delta": message.answer if streamed else None,
+        "raw": message,
+        "additional_kwargs": Answer.of(message).as_dict(bot_id),
+    }
 
 
 def _said(position: int, message: ChatMessage) -> Said:

@@ -25,7 +25,7 @@ from llama_index.core.storage.docstore import SimpleDocumentStore
 
 from calls import KEY, SOURCE
 from knowledge_bot import Client
-from knowledge_bot.ingest import IncompleteIngestionError, Ledger, LedgerError
+from knowledge_bot.ingest import IncompleteIngestionError, Ledger
 from knowledge_bot.testing import MemoryService
 from llama_index_knowledge_bot import CollectionSink
 from pipeline_steps import FailsOnce, StepError
@@ -378,7 +378,7 @@ def test_what_is_no_argument_of_a_sink_is_refused(scripted, ledger):
             sink(nodes)
     with refused("ledger"):
         sink_of(server, 5)
-    with pytest.raises(LedgerError, match="'mysql'"):
+    with refused("ledger"):
         sink_of(server, "mysql://x")
     assert server.requests == []
 

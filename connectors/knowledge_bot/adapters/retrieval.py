@@ -18,7 +18,7 @@ from knowledge_bot._endpoints import MOST_PASSAGES
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.models import Message, Passage
 
-__all__ = ["Answer", "Retrieval", "Retrieved", "aask_bots", "ask_bots", "bots_named", "cited_in"]
+__all__ = ["Answer", "Retrieval", "Retrieved", "aask_bots", "ask_bots", "bots_named", "retrieved"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +91,14 @@ class Retrieval:
 
     def _found(self, found: Sequence[Sequence[Passage]]) -> list[Retrieved]:
         best = _in_turn(self.bots, found, self.limit)
-        return self._kept(_retrieved(bot, one) for bot, one in best)
+        return self._kept(retrieved(bot, one) for bot, one in best)
 
     def _answered(self, answers: Sequence[Message]) -> list[Retrieved]:
         found: list[Retrieved] = []
         for bot, message in zip(self.bots, answers, strict=False):
             answer = Answer.of(message)
-            found += cited_in(bot, answer)[: self.limit] or [
-                Retrieved(message.id, answer.text, answer.as_dict(bot))
-            ]
+            cited = [retrieved(bot, one) for one in answer.cited[: self.limit]]
+            found += cited or [Retrieved(message.id, answer.text, answer.as_dict(bot))]
         return self._kept(found)
 
     def _kept(self, found: Iterable[Retrieved]) -> list[Retrieved]:
@@ -122,12 +121,8 @@ def bots_named(bot_id: str | None, bot_ids: Sequence[str] | None) -> list[str]:
     return named
 
 
-def cited_in(bot_id: str, answer: Answer) -> list[Retrieved]:
-    """Return the passages that a bot's answer names."""
-    return [_retrieved(bot_id, one) for one in answer.cited]
-
-
-def _retrieved(bot_id: str, one: Passage) -> Retrieved:
+def retrieved(bot_id: str, one: Passage) -> Retrieved:
+    """Return a passage that a bot would answer from, or has answered from."""
     fields = {
         "bot_id": bot_id,
         "source": one.name,
