@@ -1,9 +1,10 @@
-"""Calls that are right, and calls that are wrong: type checkers report exactly the marked lines.
+"""Calls that are right, and calls that are wrong: type checkers report exactly the ignored lines.
 
-Nothing here runs. Each line with a mistake says which error mypy has for it: `# expect: <code>`.
-Those in tasks of Airflow are in `planted_mistakes_in_tasks.py`.
+Nothing here runs. `scripts/lint` fails where an error is missing (its comment is of no use then),
+has another code, or is too many. Those in tasks of Airflow are in `planted_mistakes_in_tasks.py`.
 """
 # ruff: noqa: B018, SIM115, T201 - the mistakes, and what shows them
+# pyright: reportUnnecessaryTypeIgnoreComment=true
 
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import replace
@@ -131,82 +132,82 @@ async def right_ingestions_as_well(client: AsyncClient) -> None:
 
 def wrong_ingestions(client: Client) -> None:
     """Options that no run takes."""
-    ingest(client, [])  # expect: call-arg
-    ingest(client, [], collections=1)  # expect: arg-type
-    ingest(client, [], collections="col_1", concurency=3)  # expect: call-arg
-    ingest(client, [], collections="col_1", on_unknown="fail")  # expect: arg-type
-    ingest(client, [], collections="col_1", ledger=3)  # expect: arg-type
-    ingest(client, [], collections="col_1", ledger_wait="5m")  # expect: arg-type
-    ingest(client, [], collections="col_1", stop=True)  # expect: arg-type
-    Ingestion(ledger="k.db")  # expect: call-arg
-    Ingestion(collections="col_1", gone_limit="all")  # expect: arg-type
+    ingest(client, [])  # type: ignore[call-arg]
+    ingest(client, [], collections=1)  # type: ignore[arg-type]
+    ingest(client, [], collections="col_1", concurency=3)  # type: ignore[call-arg]
+    ingest(client, [], collections="col_1", on_unknown="fail")  # type: ignore[arg-type]
+    ingest(client, [], collections="col_1", ledger=3)  # type: ignore[arg-type]
+    ingest(client, [], collections="col_1", ledger_wait="5m")  # type: ignore[arg-type]
+    ingest(client, [], collections="col_1", stop=True)  # type: ignore[arg-type]
+    Ingestion(ledger="k.db")  # type: ignore[call-arg]
+    Ingestion(collections="col_1", gone_limit="all")  # type: ignore[arg-type]
 
 
 def wrong_checks(client: Client) -> None:
     """A check takes its options by their names."""
     questions = [Question(ask="?", contains="!")]
     assert_type(check(client, "bot_1", questions, wait=60, min_pass=0.9), CheckReport)
-    check(client, "bot_1", questions, wiat=60)  # expect: call-arg
-    check(client, "bot_1", questions, wait="60")  # expect: arg-type
-    check(client, "bot_1", questions, on_result=1)  # expect: arg-type
+    check(client, "bot_1", questions, wiat=60)  # type: ignore[call-arg]
+    check(client, "bot_1", questions, wait="60")  # type: ignore[arg-type]
+    check(client, "bot_1", questions, on_result=1)  # type: ignore[arg-type]
 
 
 def wrong_arguments(client: Client) -> None:
     """Arguments that no operation takes."""
-    client.send_message("bot_1", "?")  # expect: call-arg
-    client.send_message(bot_id="bot_1")  # expect: call-arg
-    client.send_message(bot_id=1, content="?")  # expect: arg-type
-    client.send_message(bot_id="bot_1", content=b"?")  # expect: arg-type
-    client.send_message(bot_id="bot_1", content="?", model="m")  # expect: call-arg
-    client.list_conversations(Bot(id="bot_1", name="n"))  # expect: arg-type
-    client.create_text_source(name="n", collections=1, content="c")  # expect: arg-type
-    client.upload_source(name="n", collections="col_1", file=open("f"))  # expect: arg-type
+    client.send_message("bot_1", "?")  # type: ignore[call-arg]
+    client.send_message(bot_id="bot_1")  # type: ignore[call-arg]
+    client.send_message(bot_id=1, content="?")  # type: ignore[arg-type]
+    client.send_message(bot_id="bot_1", content=b"?")  # type: ignore[arg-type]
+    client.send_message(bot_id="bot_1", content="?", model="m")  # type: ignore[call-arg]
+    client.list_conversations(Bot(id="bot_1", name="n"))  # type: ignore[arg-type]
+    client.create_text_source(name="n", collections=1, content="c")  # type: ignore[arg-type]
+    client.upload_source(name="n", collections="col_1", file=open("f"))  # type: ignore[arg-type]
     client.create_webpage_source(
         name="n",
         collections="col_1",
         url="https://example.org",
-        headers=["a"],  # expect: list-item
+        headers=["a"],  # type: ignore[list-item]
     )
-    client.with_options(retries=1)  # expect: call-arg
-    ask_bots(client, [1], "?")  # expect: list-item
+    client.with_options(retries=1)  # type: ignore[call-arg]
+    ask_bots(client, [1], "?")  # type: ignore[list-item]
 
 
 def wrong_clients() -> None:
     """Settings that no client takes."""
-    Client(upload_encoding="json")  # expect: arg-type
-    Client(timeout="60")  # expect: arg-type
-    Client(http_client=object())  # expect: arg-type
-    Client(http_client=httpx.AsyncClient())  # expect: arg-type
-    AsyncClient(http_client=httpx2.Client())  # expect: arg-type
+    Client(upload_encoding="json")  # type: ignore[arg-type]
+    Client(timeout="60")  # type: ignore[arg-type]
+    Client(http_client=object())  # type: ignore[arg-type]
+    Client(http_client=httpx.AsyncClient())  # type: ignore[arg-type]
+    AsyncClient(http_client=httpx2.Client())  # type: ignore[arg-type]
 
 
 def wrong_results(client: Client, source: Source) -> None:
     """Results that no operation has."""
-    client.send_message(bot_id="bot_1", content="?").text  # expect: attr-defined
-    client.list_bots().data  # expect: attr-defined
-    client.list_sources().data  # expect: attr-defined
-    client.delete_source("src_1").id  # expect: attr-defined
-    source.status = "ready"  # expect: misc
-    print(source.created_at + 1)  # expect: operator
+    client.send_message(bot_id="bot_1", content="?").text  # type: ignore[attr-defined]
+    client.list_bots().data  # type: ignore[attr-defined]
+    client.list_sources().data  # type: ignore[attr-defined]
+    client.delete_source("src_1").id  # type: ignore[attr-defined]
+    source.status = "ready"  # type: ignore[misc]
+    print(source.created_at + 1)  # type: ignore[operator]
 
 
 async def wrong_colours(client: AsyncClient, blocking: Client) -> None:
     """Asynchronous calls taken for blocking ones, and the other way round."""
-    client.list_bots()  # expect: unused-coroutine
-    client.send_message(bot_id="bot_1", content="?").answer  # expect: attr-defined
-    await blocking.list_bots()  # expect: misc
-    with client:  # expect: attr-defined
+    client.list_bots()  # type: ignore[unused-coroutine]
+    client.send_message(bot_id="bot_1", content="?").answer  # type: ignore[attr-defined]
+    await blocking.list_bots()  # type: ignore[misc]
+    with client:  # type: ignore[attr-defined]
         pass
-    ask_bots(client, ["bot_1"], "?")  # expect: arg-type
+    ask_bots(client, ["bot_1"], "?")  # type: ignore[arg-type]
 
 
 def wrong_errors(error: KnowledgeBotError) -> int | None:
     """Every error has a delivery, and only an answered one a status."""
-    if error.delivery is Delivery.SENT:  # expect: attr-defined
+    if error.delivery is Delivery.SENT:  # type: ignore[attr-defined]
         return None
     if isinstance(error, APIError):
         return error.status_code
-    print(error.status_code)  # expect: attr-defined
+    print(error.status_code)  # type: ignore[attr-defined]
     return None
 
 
@@ -228,18 +229,18 @@ def right_objects(client: Client, collection: Collection) -> None:
 
 def wrong_objects() -> None:
     """A field that is not there, or that is missing, is found before anything runs."""
-    ChatKnowledgeBot()  # expect: call-overload
-    ChatKnowledgeBot("bot_guide")  # expect: call-overload
-    ChatKnowledgeBot(bot_id="bot_guide", conversatoin_id="conv_1")  # expect: call-overload
-    ChatKnowledgeBot(bot_id="bot_guide", history="all")  # expect: call-overload
-    KnowledgeBotRetriever(bot_id="bot_guide", bot_ids=["bot_guide"])  # expect: call-overload
-    KnowledgeBotRetriever(bot_ids="bot_guide")  # expect: call-overload
-    KnowledgeBotTool(bot_id="bot_guide", descripton="d")  # expect: call-arg
-    KnowledgeBotTool(bot_id="bot_guide", timeout="60")  # expect: arg-type
-    KnowledgeBotTool(bot_id="bot_guide", conversation="run")  # expect: arg-type
-    KnowledgeBotToolkit(description={"bot_guide": "Knows the hours."})  # expect: call-arg
-    KnowledgeBotCollection(collections="col_1")  # expect: call-arg
-    KnowledgeBotCollection(collections=1, ledger="k.db")  # expect: arg-type
-    KnowledgeBotCollection(collections="col_1", ledger="k.db", dry_run=True)  # expect: call-arg
-    CollectionSink("col_1", ledger="k.db", ledger_wait="5m")  # expect: arg-type
-    CollectionSink("col_1", ledger="k.db", origin="x")  # expect: call-arg
+    ChatKnowledgeBot()  # type: ignore[call-overload]
+    ChatKnowledgeBot("bot_guide")  # type: ignore[call-overload]
+    ChatKnowledgeBot(bot_id="bot_guide", conversatoin_id="conv_1")  # type: ignore[call-overload]
+    ChatKnowledgeBot(bot_id="bot_guide", history="all")  # type: ignore[call-overload]
+    KnowledgeBotRetriever(bot_id="bot_guide", bot_ids=["bot_guide"])  # type: ignore[call-overload]
+    KnowledgeBotRetriever(bot_ids="bot_guide")  # type: ignore[call-overload]
+    KnowledgeBotTool(bot_id="bot_guide", descripton="d")  # type: ignore[call-arg]
+    KnowledgeBotTool(bot_id="bot_guide", timeout="60")  # type: ignore[arg-type]
+    KnowledgeBotTool(bot_id="bot_guide", conversation="run")  # type: ignore[arg-type]
+    KnowledgeBotToolkit(description={"bot_guide": "Knows the hours."})  # type: ignore[call-arg]
+    KnowledgeBotCollection(collections="col_1")  # type: ignore[call-arg]
+    KnowledgeBotCollection(collections=1, ledger="k.db")  # type: ignore[arg-type]
+    KnowledgeBotCollection(collections="col_1", ledger="k.db", dry_run=True)  # type: ignore[call-arg]
+    CollectionSink("col_1", ledger="k.db", ledger_wait="5m")  # type: ignore[arg-type]
+    CollectionSink("col_1", ledger="k.db", origin="x")  # type: ignore[call-arg]
