@@ -34,6 +34,7 @@ ELSEWHERE = {
     "docs/how-to/test-your-own-code.md": "test_testing_page.py",
     "docs/many-workers.md": "airflow_knowledge_bot/test_many_workers.py",
 }
+FIRST = {"README.md", "docs/start.md"}
 ALL = [
     pytest.param(page, block, id=f"{name_of(page)}:{block.line}")
     for page in PAGES
@@ -51,10 +52,9 @@ def runs(page):
 
 
 def played():
-    """Yield the pages that are run here."""
+    """Yield the pages that are run here: those that people read first in every run."""
     for page in filter(runs, PAGES):
-        slow = name_of(page) == "docs/tutorials/airflow.md"  # it runs a DAG twice
-        marks = [pytest.mark.slow] if slow else []
+        marks = [] if name_of(page) in FIRST else [pytest.mark.slow]
         yield pytest.param(page, marks=marks, id=name_of(page))
 
 

@@ -17,6 +17,8 @@ from in_process import OnAPort
 NIGHTS = DOCS / "recipes" / "every-night.md"
 CI = DOCS / "recipes" / "ci.md"
 
+pytestmark = pytest.mark.slow
+
 QUESTIONS = """
 [[questions]]
 ask = "What does a membership cost?"

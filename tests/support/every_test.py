@@ -2,7 +2,6 @@
 
 import signal
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,21 +29,6 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 settings.load_profile("any machine")
-
-# What is an integration test by what it asks for, or by where it is. Others say so themselves.
-_COSTLY = {"browser", "postgresql", "program", "server_of_postgresql"}
-_COSTLY_FOLDERS = {Path(__file__).parents[1] / name for name in ("docs", "examples")}
-
-
-@pytest.hookimpl(tryfirst=True)  # before `-m` chooses
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that need a process, a database or a browser: `scripts/test integration`."""
-    for item in items:
-        asked_for = {*getattr(item, "fixturenames", ())}
-        if isinstance(item, pytest.Function) and hasattr(item, "callspec"):
-            asked_for.update(one for one in item.callspec.params.values() if isinstance(one, str))
-        if item.path.parent in _COSTLY_FOLDERS or not _COSTLY.isdisjoint(asked_for):
-            item.add_marker(pytest.mark.integration)
 
 
 @pytest.fixture(autouse=True)

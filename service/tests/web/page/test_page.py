@@ -13,7 +13,11 @@ from knowledge_bot_service import LocalService
 from page_server import answer, serving
 from service_calls import BOTS, COLLECTIONS, add_text, ask, client_of, value_of
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.timeout(120),
+]
 
 # A busy machine takes its time; nothing here is about how much, in milliseconds.
 expect.set_options(timeout=20_000)
