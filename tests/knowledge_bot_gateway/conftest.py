@@ -1,31 +1,40 @@
-"""Gateways before services that remember, lose, and refuse."""
+"""A service in memory, and gateways before it, in the process of the test."""
 
 import contextlib
 
-import openai
 import pytest
 
-from gateways import KEY, gateway
+from gateways import app_of as make_app
+from gateways import gateway, numbering, openai_of, serving
 
 
 @pytest.fixture
-def start(bots):
-    """Start gateways before the bots; they stop with the test."""
+def service():
+    with numbering(bot_host={"When do you open?": "At ten."}) as service:
+        yield service
+
+
+@pytest.fixture
+def start(service):
+    """Start gateways before the service; they stop with the test."""
     with contextlib.ExitStack() as stack:
-
-        def started(**options):
-            given = {**bots.fields, **options}
-            return stack.enter_context(gateway(**given))
-
-        yield started
+        yield lambda **options: stack.enter_context(gateway(**options))
 
 
 @pytest.fixture
-def address(start):
+def http(start):
+    """What sends to a gateway."""
     return start()
 
 
 @pytest.fixture
-def client(address):
-    with openai.OpenAI(base_url=f"{address}/v1", api_key=KEY) as client:
-        yield client
+def client(http):
+    """OpenAI's client of a gateway."""
+    return openai_of(http)
+
+
+@pytest.fixture
+def address(service):
+    """The address of a gateway at a port."""
+    with serving(make_app()) as address:
+        yield address

@@ -5,91 +5,75 @@ import re
 import socket
 import time
 
-import httpx
+import httpx2
 import openai
 import pytest
 
 from calls import KEY as SERVICE_KEY
-from gateways import KEY, gateway
-from in_process import OnAPort
+from gateways import HEADERS, KEY, app_of, asked, openai_of, serving
 from knowledge_bot import ConfigurationError
 from knowledge_bot_gateway import Admission
 
 ASKED = {"model": "bot_guide", "messages": [{"role": "user", "content": "Who opens?"}]}
-PATHS = ["/v1/models", "/v1/chat/completions", "/v1/responses", "/mcp", "/v1/openapi.json", "/x"]
+CHAT = "/v1/chat/completions"
+PATHS = ["/v1/models", CHAT, "/v1/responses", "/mcp", "/v1/openapi.json", "/x"]
 
 
-@pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("key", [None, "wrong", KEY[:-1], "ä"])
-def test_nothing_is_shown_without_the_key(address, bots, path, key):
+def test_nothing_is_shown_without_the_key(http, service, key):
     headers = {} if key is None else {"Authorization": f"Bearer {key}".encode("latin-1")}
-    response = httpx.post(f"{address}{path}", json=ASKED, headers=headers)
-    assert response.status_code == 401
-    assert response.json()["error"]["code"] == "invalid_api_key"
-    assert response.headers["www-authenticate"] == "Bearer"
-    assert bots.contents == []
+    for path in PATHS:
+        response = http.post(path, json=ASKED, headers=headers)
+        assert response.status_code == 401
+        assert response.json()["error"]["code"] == "invalid_api_key"
+        assert response.headers["www-authenticate"] == "Bearer"
+    assert service.requests == []
 
 
 def test_any_of_several_keys_is_right(start):
-    address = start(keys=("one", "two"))
+    http = start(keys=("one", "two"))
     for key in ("one", "two"):
-        openai.OpenAI(base_url=f"{address}/v1", api_key=key).chat.completions.create(**ASKED)
+        openai_of(http, key).chat.completions.create(**ASKED)
 
 
-def test_a_callers_key_is_passed_through(start, bots):
-    address = start(api_key=None, keys=())
+def test_a_callers_key_is_passed_through(start, service):
+    http = start(api_key=None, keys=())
     for key in ("key-of-ada", "key-of-ben"):
-        openai.OpenAI(base_url=f"{address}/v1", api_key=key).chat.completions.create(**ASKED)
-    assert [one.headers["x-api-key"] for one in bots.server.requests] == [
-        "key-of-ada",
-        "key-of-ben",
-    ]
-    assert httpx.post(f"{address}/v1/chat/completions", json=ASKED).status_code == 401
-    assert len(bots.contents) == 2
+        openai_of(http, key).chat.completions.create(**ASKED)
+    sent = [one.headers["x-api-key"] for one in service.requests]
+    assert sent == ["key-of-ada", "key-of-ben"]
+    assert http.post(CHAT, json=ASKED).status_code == 401
+    assert len(service.requests) == 2
+    service.fail_next(401)
+    with pytest.raises(openai.AuthenticationError):  # it is the caller's that was refused
+        openai_of(http, "wrong").models.list()
 
 
-def test_a_key_that_the_service_refuses_is_the_callers():
-    with (
-        OnAPort() as service,
-        gateway(service.base_url, None, keys=()) as address,
-        pytest.raises(openai.AuthenticationError),
-    ):
-        openai.OpenAI(base_url=f"{address}/v1", api_key="wrong").models.list()
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "", "gateway.evil.example"])
+def test_who_calls_it_by_another_name_is_not_let_in(http, host):
+    assert http.get("/v1/models", headers={**HEADERS, "Host": host}).status_code == 421
 
 
-@pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "", "127.0.0.1.evil.example"])
-def test_who_calls_it_by_another_name_is_not_let_in(address, host):
-    headers = {"Authorization": f"Bearer {KEY}", "Host": host}
-    response = httpx.get(f"{address}/v1/models", headers=headers)
-    assert response.status_code in (400, 421)  # an empty name is refused before us
+@pytest.mark.parametrize("origin", ["https://evil.example", "null"])
+def test_a_page_of_another_origin_is_not_let_in(http, origin):
+    assert http.get("/v1/models", headers={**HEADERS, "Origin": origin}).status_code == 403
 
 
-def test_a_page_of_another_origin_is_not_let_in(address):
-    headers = {"Authorization": f"Bearer {KEY}", "Origin": "https://evil.example"}
-    assert httpx.get(f"{address}/v1/models", headers=headers).status_code == 403
-    headers["Origin"] = "null"
-    assert httpx.get(f"{address}/v1/models", headers=headers).status_code == 403
-
-
-def test_a_page_of_a_named_origin_is_let_in_from_a_browser(start, bots):
+def test_a_page_of_a_named_origin_is_let_in_from_a_browser(start):
     origin = "https://chat.example"
-    address = start(admission={"origins": (origin,)})
+    http = start(admission={"origins": (origin,)})
     preflight = {
         "Origin": origin,
         "Access-Control-Request-Method": "POST",
         "Access-Control-Request-Headers": "authorization, content-type",
     }
-    answer = httpx.options(f"{address}/v1/chat/completions", headers=preflight)
-    assert answer.status_code == 200
-    assert answer.headers["access-control-allow-origin"] == origin
-    headers = {"Authorization": f"Bearer {KEY}", "Origin": origin}
-    answer = httpx.post(f"{address}/v1/chat/completions", json=ASKED, headers=headers)
+    answer = http.options(CHAT, headers=preflight)
     assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (200, origin)
-    wrong = httpx.options(
-        f"{address}/v1/chat/completions", headers={**preflight, "Origin": "https://evil.example"}
-    )
+    answer = http.post(CHAT, json=ASKED, headers={**HEADERS, "Origin": origin})
+    assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (200, origin)
+    wrong = http.options(CHAT, headers={**preflight, "Origin": "https://evil.example"})
     assert "access-control-allow-origin" not in wrong.headers
-    assert httpx.get(f"{address}/v1/models", headers={"Origin": origin}).status_code == 401
+    assert http.get("/v1/models", headers={"Origin": origin}).status_code == 401
 
 
 @pytest.mark.parametrize("origin", ["chat.example", "https://chat.example/", "*", "null"])
@@ -99,30 +83,28 @@ def test_what_is_no_origin_is_refused(origin):
 
 
 @pytest.mark.parametrize("chunked", [False, True])
-def test_a_huge_body_is_refused_before_it_is_kept(start, bots, chunked):
-    address = start(admission={"most_bytes": 10_000})
+def test_a_huge_body_is_refused_before_it_is_kept(start, service, chunked):
+    http = start(admission={"most_bytes": 10_000})
     body = b'{"model": "' + b"x" * 200_000 + b'"}'
     content = (body[at : at + 4096] for at in range(0, len(body), 4096)) if chunked else body
-    headers = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
-    try:
-        response = httpx.post(f"{address}/v1/chat/completions", content=content, headers=headers)
-    except httpx.WriteError:  # it was still sending when the connection was closed
-        return
+    headers = {**HEADERS, "Content-Type": "application/json"}
+    response = http.post(CHAT, content=content, headers=headers)
     assert response.status_code == 413
     assert response.json()["error"]["delivery"] == "not_delivered"
-    assert bots.contents == []
+    assert asked(service) == []
 
 
-def test_a_body_that_never_comes_is_given_up(start):
-    address = httpx.URL(start(admission={"body_seconds": 0.5}))
-    with socket.create_connection((address.host, address.port)) as connection:
-        connection.sendall(
-            f"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {KEY}"
-            "\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n{".encode()
-        )
-        began = time.monotonic()
-        assert b" 408 " in connection.recv(4096).partition(b"\r\n")[0]
-        assert time.monotonic() - began < 20  # and not thirty seconds, as by default
+def test_a_body_that_never_comes_is_given_up(service):
+    with serving(app_of(admission={"body_seconds": 0.2})) as address:
+        url = httpx2.URL(address)
+        with socket.create_connection((url.host, url.port)) as connection:
+            connection.sendall(
+                f"POST {CHAT} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {KEY}\r\n"
+                "Content-Type: application/json\r\nContent-Length: 50\r\n\r\n{".encode()
+            )
+            began = time.monotonic()
+            assert b" 408 " in connection.recv(4096).partition(b"\r\n")[0]
+            assert time.monotonic() - began < 20  # and not thirty seconds, as by default
 
 
 @pytest.mark.parametrize("key", ["", " ", "a b", "ä", "a\nb"])
@@ -131,23 +113,20 @@ def test_a_key_that_nobody_can_send_is_refused_at_once(key):
         Admission([key])
 
 
-def test_no_key_is_in_errors_or_logs(start, bots, caplog, capfd):
+def test_no_key_is_in_errors_or_logs(start, service, caplog, capfd):
     caplog.set_level(logging.DEBUG)
-    passing = start(api_key=None, keys=())
-    guarded = start()
-    sentence = []
-    for address, key in ((passing, "secret-of-ada"), (guarded, KEY), (guarded, "secret-of-ada")):
-        headers = {"Authorization": f"Bearer {key}"}
-        for path in PATHS:
-            for body in (ASKED, {**ASKED, "model": "x"}, {}, []):
-                response = httpx.post(f"{address}{path}", json=body, headers=headers)
-                sentence += [response.text, str(response.headers)]
-    bots.server.stop()
-    for address, key in ((passing, "secret-of-ada"), (guarded, KEY)):
-        headers = {"Authorization": f"Bearer {key}"}
-        sentence.append(httpx.post(f"{address}/v1/responses", json=ASKED, headers=headers).text)
-    sentence += [repr(vars(Admission([KEY]))), caplog.text, *capfd.readouterr()]
-    text = "\n".join(sentence)
+    passing, guarded = start(api_key=None, keys=()), start()
+    shown = []
+    for reachable, bodies in ((True, (ASKED, {**ASKED, "model": "x"}, {}, [])), (False, (ASKED,))):
+        service.reachable = reachable
+        for http, key in ((passing, "secret-of-ada"), (guarded, KEY), (guarded, "secret-of-ada")):
+            for path in PATHS:
+                for body in bodies:
+                    headers = {"Authorization": f"Bearer {key}"}
+                    response = http.post(path, json=body, headers=headers)
+                    shown += [response.text, str(response.headers)]
+    shown += [repr(vars(Admission([KEY]))), caplog.text, *capfd.readouterr()]
+    text = "\n".join(shown)
     for key in (KEY, SERVICE_KEY, "secret-of-ada"):
         at = text.find(key)
         assert at < 0, text[at - 300 : at + 50]

@@ -1,19 +1,17 @@
 """`/v1/chat/completions`, as OpenAI's own client sees it: each chat in its own conversation."""
 
-import asyncio
-import contextlib
+import threading
 
-import httpx
 import openai
 import pytest
 
-from gateways import KEY
+from gateways import HEADERS, asked, openai_of
 from knowledge_bot.conversations import Heads
 from knowledge_bot.transcripts import read
-from scripted_server import answer, close, silence
-from waiting import until_awaited
+from waiting import until
 
 BOT = "bot_guide"
+PATH = "/v1/chat/completions"
 
 
 def say(client, *messages, **options):
@@ -29,31 +27,31 @@ def text(completion):
     return completion.choices[0].message.content
 
 
-def test_a_chat_goes_on_in_its_own_conversation(client, bots):
+def test_a_chat_goes_on_in_its_own_conversation(client, service):
     one = say(client, "Who opens?")
     other = say(client, "Who closes?")
     more = say(client, "Who opens?", text(one), "And on Sunday?")
     assert more.conversation == one.conversation != other.conversation
-    assert bots.contents == ["Who opens?", "Who closes?", "And on Sunday?"]
+    assert asked(service) == ["Who opens?", "Who closes?", "And on Sunday?"]
 
 
-def test_a_regenerated_answer_is_another_conversation(client, bots):
+def test_a_regenerated_answer_is_another_conversation(client, service):
     first = say(client, "Who opens?")
     going_on = say(client, "Who opens?", text(first), "And on Sunday?")
     again = say(client, "Who opens?", text(first), "And on Sunday?")
     assert going_on.conversation == first.conversation != again.conversation
-    assert "Who opens?" in bots.contents[-1]  # all of the list went there
-    assert bots.contents[-1].endswith("And on Sunday?")
+    assert "Who opens?" in asked(service)[-1]  # all of the list went there
+    assert asked(service)[-1].endswith("And on Sunday?")
 
 
-def test_an_edited_question_is_another_conversation(client, bots):
+def test_an_edited_question_is_another_conversation(client, service):
     first = say(client, "Who opens?")
     edited = say(client, "Who closes?", text(first), "And on Sunday?")
     assert edited.conversation != first.conversation
-    assert "Who closes?" in bots.contents[-1]
+    assert "Who closes?" in asked(service)[-1]
 
 
-def test_chats_that_begin_alike_stay_apart(client, bots):
+def test_chats_that_begin_alike_stay_apart(client, service):
     """The same question twice has the same words, but other answers."""
     one, other = say(client, "Hello"), say(client, "Hello")
     on_one = say(client, "Hello", text(one), "More?")
@@ -63,9 +61,11 @@ def test_chats_that_begin_alike_stay_apart(client, bots):
     assert one.conversation != other.conversation
 
 
-def test_two_gateways_that_share_heads_know_each_others_chats(start, bots, tmp_path):
-    addresses = [start(heads=Heads(tmp_path / "heads.db")) for _ in range(2)]
-    one, two = (openai.OpenAI(base_url=f"{one}/v1", api_key=KEY) for one in addresses)
+def test_two_gateways_that_share_heads_know_each_others_chats(start, service, tmp_path):
+    heads = tmp_path / "heads.db"
+    one, two = (
+        openai_of(start(base_url="https://shared.test", heads=Heads(heads))) for _ in range(2)
+    )
     said = ["Who opens?"]
     conversations = set()
     for turn, client in enumerate((one, two, two, one)):
@@ -73,10 +73,10 @@ def test_two_gateways_that_share_heads_know_each_others_chats(start, bots, tmp_p
         conversations.add(completion.conversation["id"])
         said += [text(completion), f"And then? {turn}"]
     assert len(conversations) == 1
-    assert bots.contents == ["Who opens?", "And then? 0", "And then? 1", "And then? 2"]
+    assert asked(service) == ["Who opens?", "And then? 0", "And then? 1", "And then? 2"]
 
 
-def test_a_named_conversation_is_gone_on_in_with_what_is_new(client, bots):
+def test_a_named_conversation_is_gone_on_in_with_what_is_new(client, service):
     first = say(client, "Who opens?")
     for option in (
         {"extra_body": {"conversation": first.conversation["id"]}},
@@ -85,7 +85,7 @@ def test_a_named_conversation_is_gone_on_in_with_what_is_new(client, bots):
     ):
         more = say(client, "Hello", "Good day", "And on Sunday?", **option)
         assert more.conversation == first.conversation
-        assert bots.contents[-1] == "And on Sunday?"
+        assert asked(service)[-1] == "And on Sunday?"
 
 
 def test_a_stream_is_the_answer_and_goes_on_like_one(client):
@@ -106,70 +106,71 @@ def test_a_stream_is_the_answer_and_goes_on_like_one(client):
     assert {chunk.conversation["id"] for chunk in chunks} == {first.conversation["id"]}
 
 
-def test_a_lost_answer_is_not_asked_again_by_openais_client(bots, client):
+@pytest.mark.parametrize("fault", ["lose_next_answer", "time_out_next"])
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_lost_answer_is_not_asked_again_by_openais_client(service, client, fault, stream):
     """Its default is two retries, on a lost connection and on every 5xx."""
-    bots.lose_next = [close]
+    getattr(service, fault)()
     with pytest.raises(openai.APIStatusError) as failure:
-        say(client, "Who opens?")
-    assert len(bots.contents) == 1
+        say(client, "Who opens?", stream=stream)
+    assert asked(service) == ["Who opens?"]
     assert (failure.value.status_code, failure.value.code) == (424, "outcome_unknown")
     assert failure.value.body["delivery"] == "unknown"
 
 
-@pytest.mark.parametrize("stream", [False, True])
-def test_an_answer_that_takes_too_long_is_not_asked_again(bots, start, stream):
-    bots.lose_next = [silence]
-    address = start(seconds=0.5)
-    client = openai.OpenAI(base_url=f"{address}/v1", api_key=KEY)
-    with pytest.raises(openai.APIStatusError) as failure:
-        say(client, "Who opens?", stream=stream)
-    assert len(bots.contents) == 1
-    assert failure.value.status_code == 424
-    assert failure.value.body["delivery"] == "unknown"
+def test_an_answer_that_takes_longer_than_the_gateway_waits_is_unknown(start, service):
+    http = start(seconds=0.2)
+    with service.holding_answers(), pytest.raises(openai.APIStatusError) as failure:
+        say(openai_of(http), "Who opens?")
+    assert asked(service) == ["Who opens?"]
+    assert (failure.value.status_code, failure.value.body["delivery"]) == (424, "unknown")
 
 
-def test_what_the_service_refused_is_tried_again_where_it_helps(bots, start):
+def test_what_the_service_refused_is_tried_again_where_it_helps(client, service):
     """503 with Retry-After: the service has not acted, and OpenAI's client sends it again."""
-    refusal = answer(503, {"code": "busy", "message": "Later."}, {"Retry-After": "0"})
-    bots.refuse_next = [refusal] * 2 + [None]  # the gateway leaves trying again to its caller
-    client = openai.OpenAI(base_url=f"{start()}/v1", api_key=KEY)
-    assert text(say(client, "Who opens?")).startswith("<answer 1>")
+    service.fail_next(503, retry_after=0)  # the gateway leaves it to its caller
+    assert text(say(client, "Who opens?")) == "<answer 1> of bot_guide"
 
 
-def test_a_service_that_is_away_is_a_sentence(start, bots):
-    address = start()
-    bots.server.stop()
-    client = openai.OpenAI(base_url=f"{address}/v1", api_key=KEY, max_retries=0)
+def test_a_service_that_is_away_is_a_sentence(http, service):
+    service.reachable = False
     with pytest.raises(openai.APIStatusError) as failure:
-        say(client, "Who opens?")
+        say(openai_of(http, max_retries=0), "Who opens?")
     assert failure.value.status_code == 503
     assert failure.value.body["delivery"] == "not_delivered"
     assert failure.value.response.headers["x-should-retry"] == "true"
 
 
+MAY_PASS = (408, 425, 429, 503)
+
+
 @pytest.mark.parametrize(
-    ("status", "expected", "code"),
+    ("refusal", "told", "code"),
     [
         (401, 502, "gateway_key_refused"),
         (402, 402, "insufficient_quota"),
         (403, 502, "gateway_key_refused"),
         (404, 404, "no"),
+        (408, 408, "no"),
         (409, 409, "no"),
+        (413, 413, "no"),
+        (425, 425, "no"),
         (429, 429, "rate_limit_exceeded"),
+        (503, 503, "service_unavailable"),
     ],
 )
-def test_a_refusal_keeps_its_status_and_has_openais_code(bots, start, status, expected, code):
-    refusal = answer(status, {"code": "no", "message": "Not you."}, {"Retry-After": "0"})
-    bots.refuse_next = [refusal] * 3
-    client = openai.OpenAI(base_url=f"{start()}/v1", api_key=KEY, max_retries=0)
+def test_a_refusal_says_whether_it_may_pass(http, service, refusal, told, code):
+    service.fail_next(refusal, code="no", message="Not you.", retry_after=0)
     with pytest.raises(openai.APIStatusError) as failure:
-        say(client, "Who opens?")
-    assert (failure.value.status_code, failure.value.code) == (expected, code)
+        say(openai_of(http, max_retries=0), "Who opens?")
+    assert (failure.value.status_code, failure.value.code) == (told, code)
     assert failure.value.body["delivery"] == "refused"
     assert "Not you" in failure.value.message
+    headers, again = failure.value.response.headers, refusal in MAY_PASS
+    assert (headers["x-should-retry"] == "true", "retry-after" in headers) == (again, again)
 
 
-def test_instructions_and_tool_results_reach_the_bot(client, bots):
+def test_instructions_and_tool_results_reach_the_bot(client, service):
     client.chat.completions.create(
         model=BOT,
         messages=[
@@ -178,7 +179,7 @@ def test_instructions_and_tool_results_reach_the_bot(client, bots):
             {"role": "user", "content": "Who opens?", "name": "Ada"},
         ],
     )
-    (content,) = bots.contents
+    (content,) = asked(service)
     assert "System: Be brief." in content
     assert "System: Be polite." in content
     assert content.endswith("Who opens?")
@@ -198,13 +199,13 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("parameter", REFUSED)
-def test_what_no_bot_can_do_is_refused(client, bots, parameter):
+def test_what_no_bot_can_do_is_refused(client, service, parameter):
     with pytest.raises(openai.BadRequestError) as failure:
         say(client, "Who opens?", **{parameter: REFUSED[parameter]})
     assert failure.value.param == parameter
     assert failure.value.code in ("unsupported_parameter", "unsupported_value")
     assert failure.value.type == "invalid_request_error"
-    assert bots.contents == []
+    assert asked(service) == []
 
 
 HARMLESS = {
@@ -229,25 +230,25 @@ HARMLESS = {
 }
 
 
-def test_what_steers_a_language_model_changes_nothing(client, bots):
+def test_what_steers_a_language_model_changes_nothing(client, service):
     assert text(say(client, "Who opens?", **HARMLESS)) == "<answer 1> of bot_guide"
-    assert bots.contents == ["Who opens?"]
+    assert asked(service) == ["Who opens?"]
 
 
 def test_an_answer_is_cut_where_the_caller_wants(client):
     assert text(say(client, "Who opens?", stop=[" of", "zzz"])) == "<answer 1>"
 
 
-def test_images_are_refused(client, bots):
+def test_images_are_refused(client, service):
     part = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
     with pytest.raises(openai.BadRequestError) as failure:
         client.chat.completions.create(model=BOT, messages=[{"role": "user", "content": [part]}])
     assert failure.value.code == "unsupported_value"
     assert failure.value.param == "messages[0].content[0].type"
-    assert bots.contents == []
+    assert asked(service) == []
 
 
-def test_an_image_before_the_question_is_told_as_one(client, bots):
+def test_an_image_before_the_question_is_told_as_one(client, service):
     part = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
     shown = [{"type": "text", "text": "What is this?"}, part]
     messages = [
@@ -256,7 +257,7 @@ def test_an_image_before_the_question_is_told_as_one(client, bots):
         {"role": "user", "content": "Who opens?"},
     ]
     client.chat.completions.create(model=BOT, messages=messages)
-    (sent,) = bots.contents
+    (sent,) = asked(service)
     assert [turn.text for turn in read(sent).turns] == [
         "What is this?\n\n[image]",
         "A cat.",
@@ -294,59 +295,46 @@ BAD = [
 
 
 @pytest.mark.parametrize("body", BAD)
-def test_a_bad_body_is_400_and_nothing_is_sent(address, bots, body):
-    response = httpx.post(
-        f"{address}/v1/chat/completions",
-        content=body,
-        headers={"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"},
-    )
+def test_a_bad_body_is_400_and_nothing_is_sent(http, service, body):
+    headers = {**HEADERS, "Content-Type": "application/json"}
+    response = http.post(PATH, content=body, headers=headers)
     assert response.status_code == 400, response.text
     error = response.json()["error"]
     assert error["type"] == "invalid_request_error"
     assert error["delivery"] == "not_delivered"
     assert error["message"].endswith(".")
-    assert bots.contents == []
+    assert asked(service) == []
 
 
-def test_too_many_at_once_should_come_again_and_are_not_sent(start, bots):
-    bots.lose_next = [silence]
-    address = start(parallel=1, seconds=3)
-    headers = {"Authorization": f"Bearer {KEY}"}
+def test_too_many_at_once_should_come_again_and_are_not_sent(start, service):
+    http = start(parallel=1)
     body = {"model": BOT, "messages": [{"role": "user", "content": "Who opens?"}]}
-
-    async def ask_two():
-        async with httpx.AsyncClient(headers=headers, timeout=30) as http:
-            first = asyncio.create_task(http.post(f"{address}/v1/chat/completions", json=body))
-            assert await until_awaited(lambda: bots.contents)
-            other = {**body, "messages": [{"role": "user", "content": "Who closes?"}]}
-            second = await http.post(f"{address}/v1/chat/completions", json=other)
-            first.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await first
-            return second
-
-    second = asyncio.run(ask_two())
+    sent = {"json": body, "headers": HEADERS}
+    with service.holding_answers():
+        first = threading.Thread(target=http.post, args=(PATH,), kwargs=sent, daemon=True)
+        first.start()
+        assert until(lambda: asked(service))
+        other = {**body, "messages": [{"role": "user", "content": "Who closes?"}]}
+        second = http.post(PATH, json=other, headers=HEADERS)
+    first.join()
     assert second.status_code == 429
     assert second.headers["retry-after"] == "1"
     assert second.headers["x-should-retry"] == "true"
     assert second.json()["error"]["delivery"] == "not_delivered"
-    assert len(bots.contents) == 1
+    assert asked(service) == ["Who opens?"]
 
 
-def test_a_body_that_does_not_come_as_json_is_refused_with_advice(address, bots):
-    result = httpx.post(
-        f"{address}/v1/chat/completions",
-        content=b'{"model": "bot_1", "messages": [{"role": "user", "content": "x"}]}',
-        headers={"Authorization": f"Bearer {KEY}", "Content-Type": "text/plain"},
-    )
+def test_a_body_that_does_not_come_as_json_is_refused_with_advice(http, service):
+    body = b'{"model": "bot_1", "messages": [{"role": "user", "content": "x"}]}'
+    result = http.post(PATH, content=body, headers={**HEADERS, "Content-Type": "text/plain"})
     assert result.status_code == 400
-    assert "Content-Type: application/json" in result.json()["error"]["message"]
-    assert bots.contents == []
+    assert result.json()["error"]["code"] == "invalid_content_type"
+    assert asked(service) == []
 
 
 @pytest.mark.parametrize("model", ["gpt-5", "bot_", "bot_a/b", ""])
-def test_a_model_that_no_bot_can_be_is_not_found_and_nothing_is_sent(client, bots, model):
+def test_a_model_that_no_bot_can_be_is_not_found_and_nothing_is_sent(client, service, model):
     with pytest.raises(openai.NotFoundError) as caught:
         client.chat.completions.create(model=model, messages=[{"role": "user", "content": "Who?"}])
     assert caught.value.body["code"] == "model_not_found"
-    assert bots.contents == []
+    assert asked(service) == []

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gateways import KEY
-from scripted_server import close
+from gateways import KEY, asked
 from waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -120,25 +119,18 @@ def losing(address, answers):
             end.close()
 
 
-def set_later(bots):
-    """Let the service answer when the client's time is up."""
-    until(lambda: bots.contents, 120)
-    time.sleep(5)  # twice the client's time, and more
-    bots.hold.set()
-
-
 @pytest.mark.parametrize("lost", ["at the service", "by a timeout", "on the way"])
 @pytest.mark.parametrize("client", CLIENTS)
-def test_one_question_is_one_message(address, bots, request, client, lost):
+def test_one_question_is_one_message(address, service, request, client, lost):
     python = request.getfixturevalue("another") if client in IN_ANOTHER else sys.executable
     program = f"import sys\nurl, key = sys.argv[1:]\n{CLIENTS[client]}"
     with contextlib.ExitStack() as stack:
         if lost == "at the service":
-            bots.lose_next = [close]
+            service.lose_next_answer()
         elif lost == "by a timeout":
-            bots.hold = threading.Event()
-            stack.callback(bots.hold.set)
-            threading.Thread(target=set_later, args=(bots,), daemon=True).start()
+            held = stack.enter_context(contextlib.ExitStack())
+            held.enter_context(service.holding_answers())
+            threading.Thread(target=answer_later, args=(service, held), daemon=True).start()
         else:
             address = stack.enter_context(losing(address, 1))
         done = subprocess.run(
@@ -147,7 +139,14 @@ def test_one_question_is_one_message(address, bots, request, client, lost):
             check=False,
             timeout=240,
         )
-    assert bots.contents == ["Who opens?"], done.stderr.decode()[-2000:]
+    assert asked(service) == ["Who opens?"], done.stderr.decode()[-2000:]
     # Where the answer can come, it does: at the second time of asking.
     if lost != "at the service" and client in ASKS_AGAIN:
         assert done.returncode == 0, done.stderr.decode()[-2000:]
+
+
+def answer_later(service, held):
+    """Let the service answer when the client's time is up."""
+    until(lambda: asked(service), 120)
+    time.sleep(5)  # twice the client's time, and more
+    held.close()

@@ -11,8 +11,7 @@ from langchain_openai import ChatOpenAI
 from langchain_tests.integration_tests import ChatModelIntegrationTests
 
 import mcp_conformance
-from gateways import KEY, gateway
-from in_process import OnAPort
+from gateways import KEY, app_of, numbering, serving
 
 pytestmark = pytest.mark.integration
 
@@ -21,7 +20,7 @@ BIN = Path(sys.executable).parent
 
 @pytest.fixture(scope="module")
 def address():
-    with OnAPort() as service, gateway(service.base_url, service.api_key) as address:
+    with numbering(), serving(app_of()) as address:
         yield address
 
 
@@ -29,9 +28,10 @@ def address():
 NOT_OFFERED = {"Tool Calling", "Image Input"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("shape", "passed"), [("openai-chat", 6), ("open-responses", 10)])
 def test_llm_comply_passes_but_for_tools_and_images(address, shape, passed):
-    asked = ["--format", shape, "-u", f"{address}/v1", "-k", KEY, "-m", "bot_default"]
+    asked = ["--format", shape, "-u", f"{address}/v1", "-k", KEY, "-m", "bot_guide"]
     done = subprocess.run(
         [BIN / "llm-comply", *asked], capture_output=True, text=True, check=False, timeout=120
     )
@@ -40,30 +40,20 @@ def test_llm_comply_passes_but_for_tools_and_images(address, shape, passed):
     assert len(re.findall("✓", done.stdout)) == passed
 
 
-@pytest.mark.parametrize("options", [("--max-examples", "10", "--phases", "fuzzing")])
-def test_the_description_is_true(address, tmp_path, options):
-    check_description(address, tmp_path, *options)
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_the_description_is_true_in_200_examples(address, tmp_path):
-    check_description(address, tmp_path, "--max-examples", "200")
-
-
-def check_description(address, folder, *options):
     done = subprocess.run(
         [
             BIN / "schemathesis",
             "run",
             f"{address}/v1/openapi.json",
-            *("--checks", "all", "--seed", "1", "--no-color"),
+            *("--checks", "all", "--seed", "1", "--no-color", "--max-examples", "200"),
             # Lists of messages are read by hand, for the sake of the errors; their schema is wide.
             *("--exclude-checks", "positive_data_acceptance"),
             *("--header", f"Authorization: Bearer {KEY}"),
-            *options,
         ],
-        cwd=folder,
+        cwd=tmp_path,
         capture_output=True,
         text=True,
         check=False,
@@ -96,7 +86,7 @@ class TestChatOpenAI(ChatModelIntegrationTests):
     @property
     def chat_model_params(self):
         return {
-            "model": "bot_default",
+            "model": "bot_guide",
             "base_url": f"{self.address}/v1",
             "api_key": KEY,
             # By default all models of one address share connections, which are one loop's.

@@ -1,60 +1,60 @@
 """`/v1/responses`, as OpenAI's own client sees it: nothing is stored, and every answer is known."""
 
-import httpx
+import json
+
 import openai
 import pytest
 
 from calls import MESSAGE
-from gateways import KEY, gateway
-from scripted_server import answer
+from gateways import HEADERS, asked, openai_of
 
 BOT = "bot_guide"
 
 
-def test_a_response_is_gone_on_from_by_its_id(client, bots):
+def test_a_response_is_gone_on_from_by_its_id(client, service):
     first = client.responses.create(model=BOT, input="Who opens?")
     second = client.responses.create(
         model=BOT, input="And on Sunday?", previous_response_id=first.id
     )
     assert second.conversation == first.conversation
     assert second.output_text == "<answer 2> of bot_guide"
-    assert bots.contents == ["Who opens?", "And on Sunday?"]
+    assert asked(service) == ["Who opens?", "And on Sunday?"]
 
 
 def test_another_gateway_knows_an_id_as_well(start):
-    one, two = (openai.OpenAI(base_url=f"{start()}/v1", api_key=KEY) for _ in range(2))
+    one, two = (openai_of(start()) for _ in range(2))
     first = one.responses.create(model=BOT, input="Who opens?")
     second = two.responses.create(model=BOT, input="More?", previous_response_id=first.id)
     assert second.conversation == first.conversation
 
 
-def test_a_response_is_gone_on_from_twice(client, bots):
+def test_a_response_is_gone_on_from_twice(client, service):
     """The service cannot go back: the second time, all turns go to a new conversation."""
     first = client.responses.create(model=BOT, input="Who opens?", instructions="Be brief.")
     going = {"previous_response_id": first.id, "instructions": "Be brief."}
     second = client.responses.create(model=BOT, input="And on Sunday?", **going)
     third = client.responses.create(model=BOT, input="And on Monday?", **going)
     assert second.conversation == first.conversation != third.conversation
-    sent = bots.contents[-1]
+    sent = asked(service)[-1]
     assert all(said in sent for said in ("Who opens?", first.output_text, "And on Monday?"))
     assert "Sunday" not in sent
     assert sent.count("Be brief.") == 1
 
 
-def test_an_id_whose_conversation_has_gone_on_elsewhere_is_refused(start, bots):
+def test_an_id_whose_conversation_has_gone_on_elsewhere_is_refused(start, service):
     """Its earlier turns are not here, so they cannot be sent to another conversation."""
-    one, other = (openai.OpenAI(base_url=f"{start()}/v1", api_key=KEY) for _ in range(2))
+    one, other = (openai_of(start()) for _ in range(2))
     first = one.responses.create(model=BOT, input="Who opens?")
     other.responses.create(model=BOT, input="And on Sunday?", previous_response_id=first.id)
     with pytest.raises(openai.BadRequestError) as failure:
         other.responses.create(model=BOT, input="And on Monday?", previous_response_id=first.id)
     assert failure.value.code == "previous_response_not_found"
-    assert len(bots.contents) == 2
+    assert len(asked(service)) == 2
 
 
-def test_a_response_is_fetched_again_by_whom_it_was_for(start, bots):
-    address = start(keys=("one", "two"))
-    one, two = (openai.OpenAI(base_url=f"{address}/v1", api_key=key) for key in ("one", "two"))
+def test_a_response_is_fetched_again_by_whom_it_was_for(start):
+    http = start(keys=("one", "two"))
+    one, two = (openai_of(http, key) for key in ("one", "two"))
     first = one.responses.create(model=BOT, input="Who opens?")
     assert one.responses.retrieve(first.id).output_text == first.output_text
     events = list(one.responses.retrieve(first.id, stream=True))
@@ -71,34 +71,33 @@ def test_a_response_is_fetched_again_by_whom_it_was_for(start, bots):
             nobody()
 
 
-def test_a_number_that_is_none_is_named(address):
-    headers = {"Authorization": f"Bearer {KEY}"}
-    answer = httpx.get(f"{address}/v1/responses/resp_x?starting_after=x", headers=headers)
+def test_a_number_that_is_none_is_named(http):
+    answer = http.get("/v1/responses/resp_x?starting_after=x", headers=HEADERS)
     assert answer.status_code == 400
     assert answer.json()["error"]["param"] == "starting_after"
-    other = httpx.post(f"{address}/v1/responses/compact", json={}, headers=headers)
+    other = http.post("/v1/responses/compact", json={}, headers=HEADERS)
     assert other.status_code == 404
 
 
 @pytest.mark.parametrize("response_id", ["resp_", "resp_!!", "resp_YQ", "x", "resp_Ly8v"])
-def test_an_id_from_elsewhere_is_refused(client, bots, response_id):
+def test_an_id_from_elsewhere_is_refused(client, service, response_id):
     with pytest.raises(openai.BadRequestError) as failure:
         client.responses.create(model=BOT, input="More?", previous_response_id=response_id)
     assert failure.value.code == "previous_response_not_found"
-    assert bots.contents == []
+    assert asked(service) == []
 
 
-def test_a_list_that_the_caller_keeps_goes_on_in_its_conversation(client, bots):
+def test_a_list_that_the_caller_keeps_goes_on_in_its_conversation(client, service):
     said = [{"role": "user", "content": "Who opens?"}]
     first = client.responses.create(model=BOT, input=said)
     said += [item.model_dump() for item in first.output]
     said.append({"role": "user", "content": [{"type": "input_text", "text": "And on Sunday?"}]})
     second = client.responses.create(model=BOT, input=said)
     assert second.conversation == first.conversation
-    assert bots.contents == ["Who opens?", "And on Sunday?"]
+    assert asked(service) == ["Who opens?", "And on Sunday?"]
 
 
-def test_the_same_instructions_are_sent_once(client, bots):
+def test_the_same_instructions_are_sent_once(client, service):
     first = client.responses.create(model=BOT, input="Who opens?", instructions="Be brief.")
     second = client.responses.create(
         model=BOT, input="And?", instructions="Be brief.", previous_response_id=first.id
@@ -106,13 +105,13 @@ def test_the_same_instructions_are_sent_once(client, bots):
     client.responses.create(
         model=BOT, input="Why?", instructions="Be long.", previous_response_id=second.id
     )
-    assert "Be brief." in bots.contents[0]
-    assert bots.contents[1] == "And?"
-    assert "Be long." in bots.contents[2]
-    assert bots.contents[2].endswith("Why?")
+    assert "Be brief." in asked(service)[0]
+    assert asked(service)[1] == "And?"
+    assert "Be long." in asked(service)[2]
+    assert asked(service)[2].endswith("Why?")
 
 
-def test_a_named_conversation_is_gone_on_in(client, bots):
+def test_a_named_conversation_is_gone_on_in(client, service):
     first = client.responses.create(model=BOT, input="Who opens?")
     second = client.responses.create(model=BOT, input="And?", conversation=first.conversation.id)
     assert second.conversation == first.conversation
@@ -123,7 +122,7 @@ def test_a_named_conversation_is_gone_on_in(client, bots):
             conversation=first.conversation.id,
             previous_response_id=first.id,
         )
-    assert bots.contents == ["Who opens?", "And?"]
+    assert asked(service) == ["Who opens?", "And?"]
 
 
 def test_a_stream_tells_the_whole_response(client):
@@ -155,15 +154,15 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("parameter", REFUSED)
-def test_what_no_bot_can_do_is_refused(client, bots, parameter):
+def test_what_no_bot_can_do_is_refused(client, service, parameter):
     with pytest.raises(openai.BadRequestError) as failure:
         client.responses.create(model=BOT, input="Hi", **{parameter: REFUSED[parameter]})
     assert failure.value.param.partition(".")[0] == parameter
     assert failure.value.code.startswith("unsupported_")
-    assert bots.contents == []
+    assert asked(service) == []
 
 
-def test_images_and_results_of_tools_are_refused(client, bots):
+def test_images_and_results_of_tools_are_refused(client, service):
     for item in (
         {"role": "user", "content": [{"type": "input_image", "image_url": "data:,"}]},
         {"type": "function_call_output", "call_id": "1", "output": "x"},
@@ -171,10 +170,10 @@ def test_images_and_results_of_tools_are_refused(client, bots):
         with pytest.raises(openai.BadRequestError) as failure:
             client.responses.create(model=BOT, input=[item])
         assert failure.value.code == "unsupported_value"
-    assert bots.contents == []
+    assert asked(service) == []
 
 
-def test_what_steers_a_language_model_changes_nothing(client, bots):
+def test_what_steers_a_language_model_changes_nothing(client, service):
     response = client.responses.create(
         model=BOT,
         input="Who opens?",
@@ -191,7 +190,7 @@ def test_what_steers_a_language_model_changes_nothing(client, bots):
     assert response.status == "completed"
     assert response.usage.total_tokens == 0
     assert response.metadata == {"a": "b"}
-    assert bots.contents == ["Who opens?"]
+    assert asked(service) == ["Who opens?"]
 
 
 SOURCES = [
@@ -201,12 +200,11 @@ SOURCES = [
 
 
 @pytest.fixture
-def naming(scripted):
+def naming(client, service):
     """A client before a service that names its sources as data."""
     text = "At nine.\n\nSources: Handbook, Hours"
-    server = scripted(answer(body={"value": {**MESSAGE, "answer": text, "sources": SOURCES}}))
-    with gateway(server.url, "key") as address:
-        yield openai.OpenAI(base_url=f"{address}/v1", api_key=KEY)
+    service.answer_next(200, json.dumps({**MESSAGE, "answer": text, "sources": SOURCES}).encode())
+    return client
 
 
 def test_sources_are_annotations(naming):

@@ -28,8 +28,7 @@ from mcp.types import (
     TextResourceContents,
 )
 
-from gateways import gateway
-from in_process import OnAPort
+import gateways
 
 PACKAGE = "@modelcontextprotocol/conformance@0.2.0-alpha.12"
 REVISIONS = ("2025-11-25", "2026-07-28")
@@ -203,14 +202,10 @@ def run(program, address, revision, *more):
 
 @contextlib.contextmanager
 def serving():
-    """An embedded service with a gateway that lets the suite in, which brings no key."""
+    """A gateway that lets the suite in, which brings no key."""
     open_here = {"open": True, "hosts": ("127.0.0.1", "localhost")}
-    with (
-        OnAPort() as service,
-        gateway(
-            service.base_url, service.api_key, keys=(), admission=open_here, on_mcp=register
-        ) as address,
-    ):
+    app = gateways.app_of(keys=(), admission=open_here, on_mcp=register)
+    with gateways.numbering(), gateways.serving(app) as address:
         yield address
 
 
