@@ -44,7 +44,6 @@ DOUBLE_NAMES = {
     "Passage",
     "Problem",
     "Question",
-    "Reader",
     "RefusedError",
     "Request",
     "Result",
@@ -52,7 +51,6 @@ DOUBLE_NAMES = {
     "Settings",
     "SourceDetails",
     "Store",
-    "Writer",
     "_Body",
     "_Connection",
     "_Place",
@@ -62,7 +60,6 @@ DOUBLE_NAMES = {
 CIRCLES = [
     {"knowledge_bot", "knowledge_bot._client", "knowledge_bot._tracing"},
     {f"knowledge_bot.ingest.sources.{name}" for name in ("_documents", "_fetching", "_pages")},
-    {f"knowledge_bot.ingest.{name}" for name in ("_afterwards", "_engine", "_run")},
     {"airflow_knowledge_bot.operators.ingest", "airflow_knowledge_bot.results"},
     {
         f"airflow_knowledge_bot.{name}"

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from knowledge_bot.checks._files import parse_questions
     from knowledge_bot.checks._questions import question_of
     from knowledge_bot.ingest._ledger import remove
+    from knowledge_bot.ingest._options import SharedOptions, check_names, shared_options
     from knowledge_bot.ingest._plan import OnUnknown
-    from knowledge_bot.ingest._run import SharedOptions, check_names, shared_options
     from knowledge_bot.ingest.sources._loader import Texts, text_or_skipped
     from knowledge_bot.ingest.sources._objects import Objects, objects_in
 
@@ -36,7 +36,7 @@ _HOMES = {
     ".checks._questions": ("question_of",),
     ".ingest._ledger": ("remove",),
     ".ingest._plan": ("OnUnknown",),
-    ".ingest._run": ("SharedOptions", "check_names", "shared_options"),
+    ".ingest._options": ("SharedOptions", "check_names", "shared_options"),
     ".ingest.sources._loader": ("Texts", "text_or_skipped"),
     ".ingest.sources._objects": ("Objects", "objects_in"),
 }

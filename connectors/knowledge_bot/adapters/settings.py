@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from knowledge_bot._transports import Destination
     from knowledge_bot.ingest import Ingestion, Ledger
-    from knowledge_bot.ingest._run import Prune
+    from knowledge_bot.ingest._options import Prune
 
 # How many clients are kept, the latest used, for example one for each tenant. A client that is
 # dropped lasts as long as somebody holds it; then its connections are closed.
@@ -125,7 +125,7 @@ def ledger_of(given: "Ledger | str | os.PathLike[str]") -> "Ledger":
 def ingestion_of(face: Any, **options: Any) -> "Ingestion":
     """Return a run with an object's collections, ledger and options, and with options of a call."""
     from knowledge_bot.ingest import Ingestion
-    from knowledge_bot.ingest._run import shared_options
+    from knowledge_bot.ingest._options import shared_options
 
     how: Any = {**shared_options(face), **options}
     return Ingestion(collections=face.collections, ledger=face.ledger, **how)

@@ -40,8 +40,9 @@ if TYPE_CHECKING:
         SupersededSource,
     )
     from knowledge_bot.ingest._listings import Skipped
+    from knowledge_bot.ingest._options import IngestionOptions
     from knowledge_bot.ingest._report import IncompleteIngestionError, Outcome, Report, Stop
-    from knowledge_bot.ingest._run import Ingestion, IngestionOptions, aingest, ingest
+    from knowledge_bot.ingest._run import Ingestion, aingest, ingest
     from knowledge_bot.ingest._schema import LedgerError
     from knowledge_bot.ingest._store import State
     from knowledge_bot.ingest._watching import watch_folder
@@ -63,7 +64,8 @@ _HOMES = {
     "_freshness": ("Freshness",),
     "_ledger": ("Entry", "LedgerCounts", "Ledger", "PrunePlan", "SupersededSource"),
     "_report": ("IncompleteIngestionError", "Outcome", "Report", "Stop"),
-    "_run": ("Ingestion", "IngestionOptions", "aingest", "ingest"),
+    "_options": ("IngestionOptions",),
+    "_run": ("Ingestion", "aingest", "ingest"),
     "_store": ("State",),
     "_watching": ("watch_folder",),
     # Each by itself: feeds, sites and stores bring libraries that a folder does not need.

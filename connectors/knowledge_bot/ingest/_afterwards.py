@@ -42,8 +42,9 @@ from knowledge_bot.ingest._store import (
 if TYPE_CHECKING:
     from knowledge_bot._database import Connection
     from knowledge_bot.ingest._limiter import Limiter
+    from knowledge_bot.ingest._options import CheckedOptions
     from knowledge_bot.ingest._report import Counters
-    from knowledge_bot.ingest._run import Ingestion, Sender
+    from knowledge_bot.ingest._sending import Sender
 
 Removable = Entry | SupersededSource
 
@@ -67,7 +68,7 @@ _FIRST_LOOK, _LONGEST_LOOK = 0.1, 2.0
 _UNSETTLED = ["pending", "processing", "failed"]
 
 
-def check_supported(options: "Ingestion", extensions: Mapping[str, Mapping[str, Any]]) -> None:
+def check_supported(options: "CheckedOptions", extensions: Mapping[str, Mapping[str, Any]]) -> None:
     """Check that a service announces what a run needs of it.
 
     Raises:
@@ -127,7 +128,7 @@ class Afterwards:
         sender: "Sender",
         limiter: "Limiter",
         counters: "Counters",
-        options: "Ingestion",
+        options: "CheckedOptions",
         *,
         doubts: Callable[[str], bool] | None,
     ) -> None:

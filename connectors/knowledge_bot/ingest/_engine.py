@@ -10,12 +10,9 @@ requests in flight.
 
 import asyncio
 import contextlib
-import contextvars
 import itertools
-import threading
 import time
-from collections import deque
-from collections.abc import AsyncIterable, Callable, Iterable, Sequence, Sized
+from collections.abc import AsyncIterable, Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +22,9 @@ from knowledge_bot.errors import APIError, ConfigurationError, Delivery, Knowled
 from knowledge_bot.ingest._afterwards import Afterwards, check_supported, sources_of
 from knowledge_bot.ingest._ledger import PrunePlan
 from knowledge_bot.ingest._limiter import TURNS_AHEAD, Limiter, RateLimiter, settles
-from knowledge_bot.ingest._listings import ListedFile, Listing, fingerprint_of
+from knowledge_bot.ingest._listings import ListedFile, fingerprint_of
 from knowledge_bot.ingest._plan import Job, Planned, Planner
+from knowledge_bot.ingest._reading import ItemReader
 from knowledge_bot.ingest._report import Counters, Kind, Outcome, Report, Stop, logger, stop_reason
 from knowledge_bot.ingest._schema import LedgerError
 from knowledge_bot.ingest._store import (
@@ -40,27 +38,15 @@ from knowledge_bot.ingest._store import (
     normalised_url,
     superseded_rows,
 )
+from knowledge_bot.ingest._writing import LedgerWriter
 
 if TYPE_CHECKING:
     from knowledge_bot.ingest._items import Item
-    from knowledge_bot.ingest._run import Ingestion, Sender
-
-# The most that is planned at once: as many items as one statement asks the ledger about, as many
-# listed files, of which most did not change, and some megabytes of text. And how long an item waits
-# in the buffer, in seconds.
-_WINDOW = 500
-_LISTED = 1000
-_CHARACTERS = 4_000_000
-_LONGEST_BUFFERED = 0.1
-
-# How long the end of a run waits for a plan that nobody wants any more, in seconds.
-_LONGEST_PLANNED = 1.0
+    from knowledge_bot.ingest._options import CheckedOptions
+    from knowledge_bot.ingest._sending import Sender
 
 # How many windows of items that were left to other runs wait for the end of this run.
 _WINDOWS_LEFT = 16
-
-# Seconds that a claim waits for others to be committed with: less than a request takes.
-_GATHERING = 0.0005
 
 # How many times a source is replaced again that somebody else replaces meanwhile.
 _MOST_OVERTAKEN = 9
@@ -86,7 +72,7 @@ class Run:
         service: str,
         sender: "Sender",
         items: Iterable[object] | AsyncIterable[object],
-        options: "Ingestion",
+        options: "CheckedOptions",
         *,
         origin: str | None,
         stop_requested: Callable[[], bool],
@@ -97,13 +83,13 @@ class Run:
         rate_limiter = None if options.rate is None else RateLimiter(options.rate, self._reserve)
         self._limiter = Limiter(options.concurrency, rate_limiter, sender.ping, self.stop)
         self._free_at = 0.0  # when the next turn is free; without a ledger no other run counts
-        self._reader = Reader(items)
+        self._reader = ItemReader(items)
         # What the workers take: what is sent again comes first, and at the end a None for each.
         self._queue: asyncio.PriorityQueue[tuple[int, int, Job | None]] = asyncio.PriorityQueue()
         self._room = asyncio.Event()
         self._numbers = itertools.count()
         self._retries: dict[int, tuple[asyncio.TimerHandle, Callable[[], None]]] = {}
-        self._writer = Writer(None, options.concurrency, self._limiter)
+        self._writer = LedgerWriter(None, options.concurrency, self._limiter)
         self._store: Store | None = None
         # What is being sent, and items with the same key, whose turn comes after that.
         self._in_flight: dict[bytes, list[Item | ListedFile]] = {}
@@ -710,285 +696,3 @@ class Run:
 def _storable(text: str) -> str:
     """Return a service's text in a form that every database can store."""
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
-
-
-class Reader:
-    """Takes items, in a thread if that may block, and plans them a window at a time.
-
-    One window is planned while the one before it is sent and, but for a folder's, the next is read.
-
-    Args:
-        items: what to take; a folder is taken as listings of its files.
-
-    Attributes:
-        total: how many items there are, if that is known.
-        exhausted: whether all plans were handed over, or none is wanted any more.
-        partial: why there may be more items than were read; empty if there are none.
-    """
-
-    def __init__(self, items: Iterable[object] | AsyncIterable[object]) -> None:
-        self._items: Any = items
-        self._window: deque[object] = deque()  # what is read and not yet planned
-        self._weight = 0.0  # of that, in windows
-        self._count = 0
-        self._filled, self._taken = asyncio.Event(), asyncio.Event()
-        self._room = threading.Event()  # the same as `taken`, for a thread
-        self._done = False
-        self._error: BaseException | None = None
-        self._reading: asyncio.Task[None] | None = None
-        self._ahead: asyncio.Task[Planned | None] | None = None
-        self.total: int | None = len(items) if isinstance(items, Sized) else None
-        self.exhausted = False
-        self.partial = ""
-
-    def start(self, plan: Callable[[Sequence[object]], Planned], store: Store | None) -> None:
-        """Begin to read. Items that compare pages remember them in the ledger."""
-        self._plan, self._loop = plan, asyncio.get_running_loop()
-        if self.exhausted:
-            return
-        if store is not None and hasattr(self._items, "remembering"):
-            self._items = self._items.remembering(store)
-        if hasattr(self._items, "listings"):
-            self._items = self._items.listings()
-        if isinstance(self._items, AsyncIterable):
-            self._reading = asyncio.create_task(self._aread())
-        else:
-            # Not an executor's thread: the items may block for ever, and nobody may wait for that.
-            work = partial(contextvars.copy_context().run, self._read)
-            threading.Thread(target=work, name="ingest reader", daemon=True).start()
-
-    async def planned(self) -> Planned | None:
-        """Return the plan of a window, or of what came within a moment; None at the end.
-
-        Raises:
-            LedgerError: the ledger cannot be read.
-            Exception: what the items raised.
-        """
-        planned = await (self._ahead or self._planned())
-        if planned is not None and not self.exhausted:
-            self._ahead = asyncio.create_task(self._planned())
-            return planned
-        self.end()
-        error, self._error = self._error, None
-        if error is not None:
-            raise error
-        return None
-
-    async def _planned(self) -> Planned | None:
-        while not self.exhausted:
-            waking = self._loop.call_later(_LONGEST_BUFFERED, self._filled.set)
-            await self._filled.wait()
-            waking.cancel()
-            done = self._done
-            items = [self._window.popleft() for _ in range(len(self._window))]
-            # A folder is read on once its window is planned: two threads that each wait for the
-            # system, a moment for every file, would spend longer on waiting for the interpreter.
-            in_turn = bool(items) and type(items[0]) is Listing
-            if not in_turn:
-                self._read_on()
-            if not done:  # there may be more
-                self._filled.clear()
-            try:
-                if items:
-                    return await asyncio.to_thread(self._plan, items)
-            except Exception as error:  # noqa: BLE001 - raised by planned()
-                self._fail(error)
-                done = done or isinstance(error, LedgerError)
-            finally:
-                if in_turn:
-                    self._read_on()
-            if done:
-                break
-        return None
-
-    def _read_on(self) -> None:
-        """Let the next window be filled."""
-        self._weight = 0.0
-        self._taken.set()
-        self._room.set()
-
-    def end(self) -> None:
-        """Take no further items. Called in the loop's thread."""
-        self.exhausted = True
-        self._filled.set()
-        self._room.set()
-        if self._reading is not None:
-            self._reading.cancel()
-
-    async def close(self) -> None:
-        """Take no further items, and let what is being planned leave the ledger alone."""
-        self.end()
-        if self._ahead is not None:
-            await asyncio.wait([self._ahead], timeout=_LONGEST_PLANNED)
-
-    def _add(self, item: object) -> None:
-        weight, count = 1 / _WINDOW, 1
-        if type(item) is Listing:
-            count = len(item.keys)
-            weight = count / _LISTED
-        elif (text := getattr(item, "content", None)) is not None:
-            weight = max(weight, len(text) / _CHARACTERS)
-        self._count += count
-        self._window.append(item)
-        self._weight += weight
-
-    def _read(self) -> None:
-        try:
-            for item in self._items:
-                self._add(item)
-                while self._weight >= 1 and not self._is_over:
-                    self._room.clear()
-                    self._tell()
-                    if self._weight >= 1:  # it was not taken since
-                        self._room.wait(0.1)
-                if self._is_over:
-                    return
-        except BaseException as error:  # noqa: BLE001 - raised by planned()
-            self._fail(error)
-        self._finish()
-
-    async def _aread(self) -> None:
-        try:
-            async for item in self._items:
-                self._add(item)
-                while self._weight >= 1:
-                    self._taken.clear()
-                    self._filled.set()
-                    await self._taken.wait()
-        except Exception as error:  # noqa: BLE001 - raised by planned()
-            self._fail(error)
-        self._finish()
-
-    @property
-    def _is_over(self) -> bool:
-        return self.exhausted or self._loop.is_closed()
-
-    def _finish(self) -> None:
-        if self._error is None:
-            self.total = self._count
-        self._done = True
-        self._tell()
-
-    def _tell(self) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self._filled.set)
-
-    def _fail(self, error: BaseException) -> None:
-        self._error = self._error or error
-        self.partial = self.partial or str(error) or type(error).__name__
-
-
-class Writer:
-    """Writes to the ledger from an event loop, many rows in one transaction.
-
-    Without a ledger all is taken for written.
-
-    Attributes:
-        store: the same.
-        batch: what is written next.
-    """
-
-    def __init__(self, store: Store | None, concurrency: int, limiter: Limiter) -> None:
-        self.store, self._limiter = store, limiter
-        # While one half is committed the other half is on its way.
-        self._group = max(1, concurrency // 2)
-        self.batch = Batch()
-        self._claims: dict[bytes, asyncio.Future[bool]] = {}
-        self._committing: asyncio.Task[None] | None = None
-        self._gathered: asyncio.Event | None = None
-        self._resting = False
-
-    async def claim(self, claim: Row) -> bool:
-        """Claim an item; True once that is durable, False if another run was faster.
-
-        Raises:
-            LedgerError: the claim cannot be written, so the item must not be sent.
-        """
-        if self.store is None:
-            return True
-        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._claims[claim.id] = future
-        self.add(claims=[claim])
-        return await future
-
-    def release(self, claim: Row) -> None:
-        """Undo the claim of an item that was not sent."""
-        if claim in self.batch.claims:
-            self.batch.claims.remove(claim)
-        else:
-            self.add(released=[claim.id])
-
-    def add(self, **what: Sequence[Any]) -> None:
-        """Let the next transaction write this too, in the fields of a batch."""
-        if self.store is None or not any(what.values()):
-            return
-        for name, several in what.items():
-            getattr(self.batch, name).extend(several)
-        if self._gathered is None:
-            self._commit_soon()
-        elif self._is_full:
-            self._gathered.set()
-
-    def keep_alive(self) -> None:
-        """Renew the lease if it is time."""
-        if self.store is not None and self.store.registered and self.store.due:
-            self._commit_soon()
-
-    async def rest(self) -> Batch:
-        """Return what is left to be written, once nothing is being written."""
-        self._resting = True
-        if self._gathered is not None:
-            self._gathered.set()
-        if self._committing is not None:
-            await asyncio.wait([self._committing])
-        self._resting = False
-        rest, self.batch = self.batch, Batch()
-        return rest
-
-    def _commit_soon(self) -> None:
-        # The task starts after the callbacks that are ready now, so it has more to write.
-        if self._committing is None or self._committing.done():
-            self._committing = asyncio.get_running_loop().create_task(self._commit())
-
-    @property
-    def _is_full(self) -> bool:
-        return 0 < min(self._group, self._limiter.in_flight) <= len(self.batch.claims)
-
-    async def _commit(self) -> None:
-        loop = asyncio.get_running_loop()
-        assert self.store is not None  # noqa: S101 - or there was nothing to write
-        while True:
-            if not self._is_full:
-                self._gathered = asyncio.Event()
-                waking = loop.call_later(_GATHERING, self._gathered.set)
-                await self._gathered.wait()
-                waking.cancel()
-                self._gathered = None
-            if self._resting:
-                return
-            batch, self.batch = self.batch, Batch()
-            claims, self._claims = self._claims, {}
-            try:
-                lost = await asyncio.to_thread(self.store.write, batch)
-            except BaseException as error:
-                self._fail(batch, claims, error)
-                if isinstance(error, LedgerError):
-                    return
-                raise
-            for identifier, future in claims.items():
-                if not future.done():  # its task was cancelled
-                    future.set_result(identifier not in lost)
-            if not self.batch:
-                return
-
-    def _fail(
-        self, batch: Batch, claims: dict[bytes, asyncio.Future[bool]], error: BaseException
-    ) -> None:
-        """Keep outcomes, to be written later: writing one twice does no harm. No claim is made."""
-        for name in ("rows", "released", "superseded", "moved"):
-            getattr(self.batch, name)[:0] = getattr(batch, name)
-        self.batch.claims = []
-        claims, self._claims = claims | self._claims, {}
-        for future in claims.values():
-            if not future.done():
-                future.set_exception(error)
