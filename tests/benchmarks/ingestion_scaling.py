@@ -24,10 +24,10 @@ sys.path.append(str(Path(__file__).parents[1] / "support"))
 import psycopg
 from measuring import Figure, report, run_together
 
-from counting_server import CountingServer, counting
 from knowledge_bot import Client
 from knowledge_bot.ingest import Ledger, Text, ingest
 from postgresql_server import PostgreSQL, postgresql
+from served import Surviving, surviving
 
 FULL = "--full" in sys.argv
 WORKERS = (1, 4, 16)
@@ -97,7 +97,7 @@ def measured(database: PostgreSQL, workers: int, rows: int, delay: float) -> Mea
     """Let so many workers write the rows."""
     name = f"ledger_{time.monotonic_ns()}"
     database.create(name)
-    with tempfile.TemporaryDirectory() as folder, counting(Path(folder), delay) as service:
+    with tempfile.TemporaryDirectory() as folder, surviving(Path(folder), delay) as service:
         with Watching(database, name) as watching:
             seconds = seconds_of(workers, service, database.url(name), rows)
         created = service.created()
@@ -148,9 +148,7 @@ class Watching:
                 self.connections = max(self.connections, found[0])
 
 
-def seconds_of(
-    workers: int, service: CountingServer, ledger: str, rows: int, how: str = ""
-) -> float:
+def seconds_of(workers: int, service: Surviving, ledger: str, rows: int, how: str = "") -> float:
     """Let so many processes write rows of their own; return the seconds until the last one ended.
 
     Start-up is not counted: each sends a row of its own first, then all begin together. `how` is a
@@ -191,7 +189,7 @@ def work(url: str, ledger: str, how: str, share: str) -> None:
 def shared_rate(database: PostgreSQL) -> list[Figure]:
     """Measure what arrives a second where eight workers share a rate."""
     database.create("ledger_rate")
-    with tempfile.TemporaryDirectory() as folder, counting(Path(folder), 0.05) as service:
+    with tempfile.TemporaryDirectory() as folder, surviving(Path(folder), 0.05) as service:
         seconds = seconds_of(SHARING, service, database.url("ledger_rate"), SHARED_ROWS, str(RATE))
     told = f"rows/s of {SHARING} workers that share a rate of {RATE:g}"
     return [
@@ -208,7 +206,7 @@ def same_items(database: PostgreSQL) -> list[Figure]:
         for workers, measured in speed.items():
             name = f"ledger_same_{workers}_{turn}"
             database.create(name)
-            with tempfile.TemporaryDirectory() as folder, counting(Path(folder), 0.002) as service:
+            with tempfile.TemporaryDirectory() as folder, surviving(Path(folder), 0.002) as service:
                 seconds = seconds_of(workers, service, database.url(name), SAME_ITEMS, "same")
                 created = [one for one in service.created().elements() if one.startswith("row ")]
             measured.append(SAME_ITEMS / seconds)

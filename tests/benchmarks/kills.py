@@ -29,7 +29,7 @@ sys.path.append(str(Path(__file__).parents[1] / "support"))
 
 from measuring import Figure, report
 
-from counting_server import CountingServer, counting
+from served import Surviving, surviving
 
 DOCUMENTS = 120
 IN_FLIGHT = 4
@@ -63,13 +63,13 @@ def trials(loader: str) -> dict[str, int]:
     for _ in range(TRIALS):
         with (
             tempfile.TemporaryDirectory() as folder,
-            counting(Path(folder), DELAY) as server,
+            surviving(Path(folder), DELAY) as server,
         ):
             total.update(trial(loader, server, folder))
     return dict(total)
 
 
-def trial(loader: str, server: CountingServer, folder: str) -> dict[str, int]:
+def trial(loader: str, server: Surviving, folder: str) -> dict[str, int]:
     command = [sys.executable, __file__, "load", loader, server.url, folder]
     kills = 0
     while True:

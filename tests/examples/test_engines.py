@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from counting_server import counting
 from knowledge_bot.ingest import IncompleteIngestionError, Ledger
 from scripted_server import answer
+from served import surviving
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 ENGINES = {"celery": "celery", "dlt": "dlt", "ray": "ray", "spark": "pyspark"}
@@ -75,7 +75,7 @@ def task_of(engine, monkeypatch):
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_task_that_is_repeated_sends_only_what_is_not_there(engine, serve, tmp_path, monkeypatch):
     feed = task_of(engine, monkeypatch)
-    with counting(tmp_path) as server:
+    with surviving(tmp_path) as server:
         serve(server.url)
         for part in (rows_of(0, 4), rows_of(0, 4), rows_of(2, 6)):
             feed(part)
@@ -124,7 +124,7 @@ def test_workers_that_are_killed_send_nothing_twice_and_lose_nothing(
 ):
     rows, concurrency = rows_of(0, count), 8
     feed = task_of("dlt", monkeypatch)
-    with counting(tmp_path, 0.004) as server:
+    with surviving(tmp_path, 0.004) as server:
         ledger = serve(server.url)
         for _ in range(kills):
             before, worker = len(server.created()), forked(feed, rows)

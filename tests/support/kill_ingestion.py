@@ -19,9 +19,9 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from counting_server import CountingServer, counting
 from knowledge_bot import Client
 from knowledge_bot.ingest import Ledger, Text, ingest
+from served import Surviving, surviving
 
 
 @dataclass
@@ -52,7 +52,7 @@ def kill_ingestion(
     """
     counts = Counts()
     while counts.kills < kills:
-        with tempfile.TemporaryDirectory() as folder, counting(Path(folder), 0.002) as server:
+        with tempfile.TemporaryDirectory() as folder, surviving(Path(folder), 0.002) as server:
             ledger, unsettled, finished = ledger_of(Path(folder, "ledger.db")), 0, False
             while not finished:
                 limit = longest if counts.kills < kills else None
@@ -68,7 +68,7 @@ def kill_ingestion(
 
 
 def one_run(
-    server: CountingServer, ledger: str, items: int, concurrency: int, longest: float | None
+    server: Surviving, ledger: str, items: int, concurrency: int, longest: float | None
 ) -> bool:
     """Ingest in a child process; return whether it ended before it was killed."""
     child = os.fork()

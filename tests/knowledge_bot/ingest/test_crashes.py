@@ -17,12 +17,12 @@ import psycopg
 import pytest
 
 import ingest_worker
-from counting_server import CountingServer, counting
 from kill_ingestion import kill_ingestion
 from kill_pruning import database_away, kill_pruning, service_away
 from knowledge_bot import Client
 from knowledge_bot.ingest import Ledger, Text, ingest
 from postgresql_server import postgresql
+from served import Surviving, surviving
 from waiting import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
@@ -80,7 +80,7 @@ def begin_with(process: subprocess.Popen[str]) -> None:
     process.stdin.flush()
 
 
-def wait_for(server: CountingServer, count: int) -> None:
+def wait_for(server: Surviving, count: int) -> None:
     assert until(lambda: server.created().total() >= count, 60)
 
 
@@ -159,7 +159,7 @@ def test_a_stopped_worker_with_an_open_transaction_does_not_stop_the_others(
 ):
     address = postgresql
     frozen_at = pooler(address) if pooled else address
-    with counting(tmp_path, 0.0) as server:
+    with surviving(tmp_path, 0.0) as server:
         frozen = worker(server.url, frozen_at, 3000)
         stop_in_a_transaction(frozen, address)
         began = time.monotonic()
@@ -194,7 +194,7 @@ def stop_in_a_transaction(process: subprocess.Popen[str], address: str) -> None:
 
 
 def test_a_hangup_that_nohup_ignores_stays_ignored(tmp_path, worker):
-    with counting(tmp_path, 0.01) as server:
+    with surviving(tmp_path, 0.01) as server:
         process = worker(server.url, tmp_path / "ledger.db", 300, ignored=signal.SIGHUP)
         wait_for(server, 20)
         process.send_signal(signal.SIGHUP)
@@ -204,7 +204,7 @@ def test_a_hangup_that_nohup_ignores_stays_ignored(tmp_path, worker):
 
 def test_a_worker_of_a_pool_that_is_ended_records_what_is_under_way_and_ends(tmp_path):
     ledger = Ledger(tmp_path / "ledger.db")
-    with counting(tmp_path, 0.05) as server:
+    with surviving(tmp_path, 0.05) as server:
         pool = multiprocessing.get_context("spawn").Pool(1)
         arguments = (server.url, str(tmp_path / "ledger.db"), 20_000)
         pool.apply_async(ingest_worker.ingested_in_a_pool, arguments)
@@ -225,7 +225,7 @@ def test_a_worker_of_a_pool_that_is_ended_records_what_is_under_way_and_ends(tmp
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_second_signal_ends_a_run_that_hangs(tmp_path, worker, number):
     ledger = Ledger(tmp_path / "ledger.db")
-    with counting(tmp_path, 600) as server:
+    with surviving(tmp_path, 600) as server:
         process = worker(server.url, tmp_path / "ledger.db", 100)
         wait_for_claims(ledger, 8)
         process.send_signal(number)
@@ -239,7 +239,7 @@ def test_a_second_signal_ends_a_run_that_hangs(tmp_path, worker, number):
 
 def test_four_processes_share_the_work_and_create_every_item_once(tmp_path, ledger_address, worker):
     items = 400
-    with counting(tmp_path, 0.01) as server:
+    with surviving(tmp_path, 0.01) as server:
         processes = [worker(server.url, ledger_address, items, begin=False) for _ in range(4)]
         for process in processes:
             begin_with(process)
@@ -253,7 +253,7 @@ def test_four_processes_share_the_work_and_create_every_item_once(tmp_path, ledg
 
 
 def test_the_claims_of_a_killed_worker_are_unknown_at_once(tmp_path, ledger_address, worker):
-    with counting(tmp_path, 30) as server:
+    with surviving(tmp_path, 30) as server:
         process = worker(server.url, ledger_address, 100)
         ledger = Ledger(ledger_address)
         wait_for_claims(ledger, 8)
@@ -268,7 +268,7 @@ def test_the_claims_of_a_killed_worker_are_unknown_at_once(tmp_path, ledger_addr
 def test_a_worker_that_dies_while_another_one_runs_leaves_unknown_what_it_claimed(
     tmp_path, postgresql, worker
 ):
-    with counting(tmp_path, 30) as server, Client("key", server.url) as client:
+    with surviving(tmp_path, 30) as server, Client("key", server.url) as client:
         process = worker(server.url, postgresql, 8)
         ledger = Ledger(postgresql)
         wait_for_claims(ledger, 8)
@@ -284,7 +284,7 @@ def test_a_worker_that_dies_while_another_one_runs_leaves_unknown_what_it_claime
 
 def test_a_run_can_wait_for_what_another_one_is_sending(tmp_path, worker):
     ledger = tmp_path / "ledger.db"
-    with counting(tmp_path, 1) as server:
+    with surviving(tmp_path, 1) as server:
         first = worker(server.url, ledger, 8)
         wait_for_claims(Ledger(ledger), 8)
         report = ingest_worker.ingested(server.url, str(ledger), 8, wait=30)
@@ -294,7 +294,7 @@ def test_a_run_can_wait_for_what_another_one_is_sending(tmp_path, worker):
 
 
 def test_a_run_can_wait_until_a_dead_machine_is_found_out(tmp_path, postgresql, worker):
-    with counting(tmp_path, 600) as server:
+    with surviving(tmp_path, 600) as server:
         process = worker(server.url, postgresql, 8, "north", 0, 1)
         wait_for_claims(Ledger(postgresql), 8)
         process.kill()
@@ -305,7 +305,7 @@ def test_a_run_can_wait_until_a_dead_machine_is_found_out(tmp_path, postgresql, 
 
 def test_a_run_waits_no_longer_than_it_is_asked_to(tmp_path, worker):
     ledger = tmp_path / "ledger.db"
-    with counting(tmp_path, 600) as server:
+    with surviving(tmp_path, 600) as server:
         worker(server.url, ledger, 8)
         wait_for_claims(Ledger(ledger), 8)
         began = time.monotonic()
@@ -315,7 +315,7 @@ def test_a_run_waits_no_longer_than_it_is_asked_to(tmp_path, worker):
 
 
 def test_a_machine_whose_clock_is_set_back_is_not_taken_for_dead(tmp_path, postgresql, worker):
-    with counting(tmp_path, 1.5) as server:
+    with surviving(tmp_path, 1.5) as server:
         first = worker(server.url, postgresql, 16, "north", -3600, 1.5)
         wait_for_claims(Ledger(postgresql), 8)
         time.sleep(2.0)  # longer than a lease
@@ -326,7 +326,7 @@ def test_a_machine_whose_clock_is_set_back_is_not_taken_for_dead(tmp_path, postg
 
 
 def test_a_machine_that_is_dead_is_found_out_by_its_lease(tmp_path, postgresql, worker):
-    with counting(tmp_path, 600) as server:
+    with surviving(tmp_path, 600) as server:
         process = worker(server.url, postgresql, 100, "north", 0, 2)
         wait_for_claims(Ledger(postgresql), 8)
         process.kill()
@@ -350,7 +350,7 @@ def test_a_run_that_is_killed_before_it_can_send_leaves_nothing_unknown(tmp_path
         f"ingest_worker.ingested(*sys.argv[1:3], {items})\n"
     )
     ledger = Ledger(tmp_path / "ledger.db")
-    with counting(tmp_path) as server:
+    with surviving(tmp_path) as server:
         process = subprocess.Popen(
             [sys.executable, script, server.url, tmp_path / "ledger.db"],
             stdout=subprocess.PIPE,
@@ -391,7 +391,7 @@ def test_who_is_dead_is_known_by_process_here_and_by_lease_elsewhere(tmp_path, w
         "machine = 'another', lease_until = 0": 8,
     }
     found = {}
-    with counting(tmp_path, 600) as server:
+    with surviving(tmp_path, 600) as server:
         worker(server.url, tmp_path / "ledger.db", 100)
         wait_for_claims(ledger, 8)
         with contextlib.closing(sqlite3.connect(tmp_path / "ledger.db")) as connection:

@@ -11,11 +11,11 @@ import pytest
 
 import ingest_worker
 from calls import KEY
-from counting_server import counting
 from ingest_texts import texts
 from knowledge_bot import AsyncClient, Client
 from knowledge_bot.ingest import File, Ledger, Stop, Text, aingest, ingest
 from refusals import refused
+from served import surviving
 from waiting import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_a_signal_that_comes_twice_at_once_is_one_wish(tmp_path, number):
     # As `timeout` does, and a shell and the kernel when a terminal is closed.
-    with counting(tmp_path, 0.3) as server:
+    with surviving(tmp_path, 0.3) as server:
         command = [sys.executable, ingest_worker.__file__, server.url, str(tmp_path / "l.db")]
         with subprocess.Popen(
             [*command, "2000"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
