@@ -1,4 +1,4 @@
-"""A service with all extensions, over a socket, and mutants of it with one fault each.
+"""A service with all extensions, and mutants of it with one fault each.
 
 It knows two API keys of one account, its sources are pending for some requests, and its bot answers
 from the texts that are ready.
@@ -9,11 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from knowledge_bot import HTTPRequest
 from knowledge_bot._transports import HTTPResponse
 from knowledge_bot.testing import MemoryService, ReceivedRequest
 from knowledge_bot.testing._extensions import KeptAnswers, RejectedError, Sources
-from scripted_server import Received, Reply, ScriptedServer, answer, close
 
 API_KEYS = ("key-of-the-owner", "another-key-of-the-owner")
 
@@ -35,6 +33,18 @@ class ExtendedService(MemoryService):
         self._keys.service = self._sources.service = self
         self.hold_sources()
         self._looks = 0
+        self._fail_broken_documents()
+
+    def _fail_broken_documents(self) -> None:
+        """Let a PDF fail, as it does where documents are read: none here is whole."""
+        take = self._sources._revise
+
+        def revise(source: Any, content: Any) -> Any:
+            if isinstance(content, bytes) and content.startswith(b"%PDF"):
+                self.fail_source(source["name"])
+            return take(source, content)
+
+        self._sources._revise = revise  # type: ignore[method-assign]
 
     def say(self, question: str) -> str:
         word = question.rstrip("?").rpartition(" ")[2]
@@ -59,26 +69,9 @@ class ExtendedService(MemoryService):
         return super()._answer(received)
 
 
-def served(service: MemoryService) -> ScriptedServer:
-    """The service over a real socket; where it raises, the connection ends."""
-
-    def reply_to(received: Received) -> Reply:
-        headers = [*received.headers.items()]
-        url = f"https://service.test{received.path}"
-        try:
-            found = service.transport.send(
-                HTTPRequest(received.method, url, headers, received.body, 10, 1 << 20)
-            )
-        except OSError:
-            return close
-        return answer(found.status, found.body, dict(found.headers))
-
-    return ScriptedServer(reply_to=reply_to, on_ping=None)
-
-
 @dataclass(frozen=True)
 class Mutant:
-    """A fault, and what the kit finds by it."""
+    """A fault, and the requirement whose test finds it."""
 
     service: Callable[[], MemoryService]
     requirement: str
@@ -243,7 +236,7 @@ class _NamesTheTime(_Failing):
         return {**value, "created_at": "today"} if "created_at" in value else None
 
 
-@mutant("announcement/header")
+@mutant("interface/announcement")
 class _AnnouncesBadly(ExtendedService):
     """It announces in words of its own."""
 
