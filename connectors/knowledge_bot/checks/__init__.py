@@ -14,14 +14,14 @@
 
 "Created" means accepted: the interface shows no status of a source after that (section 3). Only
 asking shows whether a bot can answer from it. So `wait` asks again what has not passed, once every
-`interval` seconds; a `Baseline` keeps what passed, to show later what broke.
+`interval` seconds.
 
 - A `Question` says what is asked and what the answer must hold. `load_questions` reads them from
-  a file: TOML, JSON lines, or the YAML of promptfoo.
+  a file: TOML or JSON lines.
 - `check` and `acheck` ask, and return a `CheckReport`: a table, plain values for JSON, JUnit XML.
 
 Importing this package loads neither pydantic nor the client; a name is loaded when it is first
-used. Regular expressions (`matches`) and YAML need the extra `checks`.
+used. Regular expressions (`matches`) need the package `regex`, which the extra `cli` brings.
 """
 
 from typing import TYPE_CHECKING
@@ -30,31 +30,17 @@ from knowledge_bot._lazy import lazy_names
 
 if TYPE_CHECKING:
     from knowledge_bot.checks._files import load_questions
-    from knowledge_bot.checks._questions import Expectation, Question
-    from knowledge_bot.checks._report import (
-        Baseline,
-        Change,
-        CheckReport,
-        CheckStop,
-        Comparison,
-        Result,
-        Standing,
-        Verdict,
-    )
+    from knowledge_bot.checks._questions import Question
+    from knowledge_bot.checks._report import CheckReport, CheckStop, Result, Verdict
     from knowledge_bot.checks._run import CheckOptions, Progress, acheck, check
 
 __all__ = [
-    "Baseline",
-    "Change",
     "CheckOptions",
     "CheckReport",
     "CheckStop",
-    "Comparison",
-    "Expectation",
     "Progress",
     "Question",
     "Result",
-    "Standing",
     "Verdict",
     "acheck",
     "check",
@@ -63,7 +49,7 @@ __all__ = [
 
 _HOMES = {
     "_files": ("load_questions",),
-    "_questions": ("Expectation", "Question"),
+    "_questions": ("Question",),
     "_run": ("CheckOptions", "Progress", "acheck", "check"),
 }
 _HOMES["_report"] = tuple({*__all__}.difference(*_HOMES.values()))

@@ -1,4 +1,4 @@
-"""Questions from files: TOML, lines of JSON, and the YAML of promptfoo."""
+"""Questions from files: TOML, and lines of JSON."""
 
 import json
 import os
@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from knowledge_bot.checks._promptfoo import read_promptfoo
 from knowledge_bot.checks._questions import Question, question_of
 from knowledge_bot.errors import ConfigurationError
 
@@ -24,14 +23,7 @@ def load_questions(path: str | os.PathLike[str]) -> list[Question]:
     The suffix of its name gives its format:
 
     - `.toml`: a table `[[questions]]` for each, with the fields of a `Question`,
-    - `.jsonl`: a line of JSON for each, with the same fields,
-    - `.yaml`, `.yml`, `.json`: a configuration of promptfoo. Its `prompts`, `tests` with `vars` and
-      `assert`, and `defaultTest` are read, with the assertions `contains`, `contains-any`,
-      `contains-all`, the same beginning with `i`, `starts-with`, `regex`, `equals`, `levenshtein`,
-      `is-json`, `is-refusal`, `latency`, each with `not-` in front, and `threshold`. `fresh: true`
-      in a test's `metadata` is the field of this name. A test with something else is not asked and
-      does not pass. Needs the extra `checks`.
-    - `.csv`: tests of promptfoo, whose configuration may name the file as well.
+    - `.jsonl`: a line of JSON for each, with the same fields.
 
     Args:
         path: the file.
@@ -42,41 +34,30 @@ def load_questions(path: str | os.PathLike[str]) -> list[Question]:
     Raises:
         ConfigurationError: the file cannot be read, is empty, or something in it cannot be used; it
             names the file and the line.
-        ModuleNotFoundError: the extra `checks` is needed and not installed.
+        ModuleNotFoundError: `matches` needs the package `regex`, which the extra `cli` brings.
     """
     if not isinstance(path, str | os.PathLike):
         raise ConfigurationError.expected("path", "a path", path)
     given = Path(path)
-    return parse_questions(_read(given), given.suffix.lower(), str(path), given.parent)
+    return parse_questions(_read(given), given.suffix.lower(), str(path))
 
 
-def parse_questions(
-    text: str, suffix: str, name: str, folder: Path | None = None
-) -> list[Question]:
+def parse_questions(text: str, suffix: str, name: str) -> list[Question]:
     """Read the questions of a text.
 
-    Format and errors are those of `load_questions`. Errors call it `name`; files that it names are
-    in `folder`.
+    Format and errors are those of `load_questions`; errors call it `name`.
     """
     if not text.strip():
         raise ConfigurationError(f"{name}: is empty; it holds no questions")
-
-    def reading(file: str) -> str:
-        return _read((folder or Path()) / file)
 
     match suffix:
         case ".toml":
             found = _from_toml(text, name)
         case ".jsonl" | ".ndjson":
             found = _from_lines(text, name)
-        case ".yaml" | ".yml" | ".csv":
-            found = read_promptfoo(text, name, reading)
-        case ".json":
-            found = read_promptfoo(_json_as_yaml(text, name), name, reading)
         case _:
             raise ConfigurationError(
-                f"{name}: its format is not known: the name does not end in .toml, .jsonl, .yaml "
-                "or .csv"
+                f"{name}: its format is not known: the name does not end in .toml or .jsonl"
             )
     if not found:
         raise ConfigurationError(f"{name}: holds no questions")
@@ -161,18 +142,6 @@ def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"{twice!r} appears twice")
     return fields
-
-
-def _json_as_yaml(text: str, name: str) -> str:
-    """Return JSON as YAML takes it, line by line: it is YAML, but for tabs in front of a line."""
-    try:
-        json.loads(text)
-    except json.JSONDecodeError as error:
-        reason = f"{error.msg}, at column {error.colno}"
-        raise ConfigurationError(f"{name}, line {error.lineno}: is not JSON: {reason}") from None
-    except RecursionError:
-        raise ConfigurationError(f"{name}: is nested too deeply") from None
-    return re.sub(r"^[ \t]+", lambda found: found[0].expandtabs(2), text, flags=re.MULTILINE)
 
 
 def _check_ids(found: Iterable[tuple[str, Question]], name: str) -> None:

@@ -1,24 +1,22 @@
-"""The result of a check: as an object, as text, as JUnit XML, and compared with an earlier one."""
+"""The result of a check: as an object, as text, and as JUnit XML."""
 
 import os
 import re
 import shutil
 import textwrap
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from statistics import median, quantiles
-from typing import Any, Literal
+from typing import Any
 from unicodedata import east_asian_width
 from uuid import uuid4
 from xml.etree import ElementTree as ET
 
-from pydantic import BaseModel, ValidationError
-
 from knowledge_bot.checks._questions import Question
-from knowledge_bot.errors import ConfigurationError
+from knowledge_bot.errors import KnowledgeBotError
 
 # Characters of an answer that a report keeps: enough to see what is wrong.
 _ANSWER_KEPT = 2000
@@ -88,7 +86,7 @@ class Result:
     seconds: float = 0.0
     message_id: str | None = None
     conversation_id: str | None = None
-    error: Exception | None = field(default=None, compare=False, repr=False)
+    error: KnowledgeBotError | None = field(default=None, compare=False, repr=False)
 
     @property
     def passed(self) -> bool:
@@ -109,128 +107,6 @@ class Result:
             "message_id": self.message_id,
             "conversation_id": self.conversation_id,
         }
-
-
-class Standing(BaseModel, frozen=True):
-    """How one question stood in a check."""
-
-    ask: str
-    """The question."""
-    passed: bool
-    """Whether it passed."""
-    seconds: float
-    """How long its last attempt took."""
-
-
-class Baseline(BaseModel, frozen=True):
-    """How questions stood, to compare a later check with; made by `CheckReport.baseline`.
-
-    Attributes:
-        saved_at: when the check began.
-        standings: how each question stood, by the id of its result. What was not asked is left out.
-    """
-
-    version: Literal[1] = 1
-    saved_at: datetime
-    standings: dict[str, Standing]
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> "Baseline":
-        """Read a baseline.
-
-        Args:
-            path: the file that `save` wrote.
-
-        Raises:
-            ConfigurationError: the file cannot be read, or holds something else.
-        """
-        try:
-            return cls.model_validate_json(Path(path).read_bytes())
-        except OSError as error:
-            raise ConfigurationError(f"{path}: cannot be read: {error.strerror}") from None
-        except ValidationError as error:
-            first = error.errors(include_input=False, include_url=False)[0]
-            where = ".".join(map(str, first["loc"]))
-            reason = f"{where}: {first['msg']}" if where else first["msg"]
-            raise ConfigurationError(
-                f"{path}: is not a baseline of a check ({reason}). Write one with `kbot check "
-                "--save-baseline`"
-            ) from None
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the baseline: the whole file, or, where that fails, nothing.
-
-        Args:
-            path: the file; what is there is replaced.
-
-        Raises:
-            OSError: it cannot be written.
-        """
-        write_whole(path, self.model_dump_json(indent=1) + "\n")
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A question whose standing has changed.
-
-    Attributes:
-        id: the result's id.
-        ask: the question.
-        reason: why it does not pass any more; empty where it passes now.
-    """
-
-    id: str
-    ask: str
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """A check compared with an earlier one.
-
-    Attributes:
-        worse: questions that passed then and do not now.
-        better: questions that pass now and did not then.
-        still_failing: how many passed neither then nor now.
-        new: how many the earlier check did not ask.
-        left_out: how many the earlier check asked and this one did not.
-        seconds_before: the median time of an answer then, over the questions that were answered in
-            both; None where there are none.
-        seconds_now: the same now.
-    """
-
-    worse: tuple[Change, ...]
-    better: tuple[Change, ...]
-    still_failing: int
-    new: int
-    left_out: int
-    seconds_before: float | None
-    seconds_now: float | None
-
-    @property
-    def ok(self) -> bool:
-        """Whether nothing got worse."""
-        return not self.worse
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the comparison as plain values, for JSON."""
-        return asdict(self)
-
-    def __str__(self) -> str:
-        counts = {
-            "worse": len(self.worse),
-            "better": len(self.better),
-            "still failing": self.still_failing,
-            "new": self.new,
-            "left out": self.left_out,
-        }
-        changes = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
-        lines = [f"Since the baseline: {changes or 'nothing changed'}"]
-        if self.seconds_before is not None and self.seconds_now is not None:
-            lines[0] += f"; median answer {self.seconds_before:.2f} s, now {self.seconds_now:.2f} s"
-        lines += [f"  worse: {_line(one.ask)}: {_line(one.reason)}" for one in self.worse]
-        lines += [f"  better: {_line(one.ask)}" for one in self.better]
-        return "\n".join(lines)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -332,56 +208,6 @@ class CheckReport:
 
     def __str__(self) -> str:
         return f"{self.table()}\n{self.summary()}"
-
-    def baseline(self, previous: Baseline | None = None) -> Baseline:
-        """Return how the questions stand, to compare a later check with.
-
-        A question without an answer keeps its earlier standing.
-
-        Args:
-            previous: how the questions stood.
-        """
-        before = {} if previous is None else previous.standings
-        standings = {}
-        for one in self.results:
-            if one.verdict in (Verdict.PASSED, Verdict.FAILED):
-                standings[one.id] = Standing(
-                    ask=one.question.ask, passed=one.passed, seconds=one.seconds
-                )
-            elif one.id in before:
-                standings[one.id] = before[one.id]
-        return Baseline(saved_at=self.began, standings=standings)
-
-    def compare(self, baseline: Baseline) -> Comparison:
-        """Compare with an earlier check; questions are the same where their results' ids are.
-
-        What was not asked this time is not compared.
-
-        Args:
-            baseline: how the questions stood.
-        """
-        before = baseline.standings
-        asked = [one for one in self.results if one.verdict is not Verdict.UNASKED]
-        both = [(one, before[one.id]) for one in asked if one.id in before]
-        timed = [(then.seconds, one.seconds) for one, then in both if one.answer and then.seconds]
-        ids = {one.id for one in self.results}
-        return Comparison(
-            worse=tuple(
-                Change(one.id, one.question.ask, one.reason)
-                for one, then in both
-                if then.passed and not one.passed
-            ),
-            better=tuple(
-                Change(one.id, one.question.ask)
-                for one, then in both
-                if one.passed and not then.passed
-            ),
-            still_failing=sum(not then.passed and not one.passed for one, then in both),
-            new=len(asked) - len(both),
-            left_out=sum(name not in ids for name in before),
-            seconds_before=median(then for then, _ in timed) if timed else None,
-            seconds_now=median(now for _, now in timed) if timed else None,
-        )
 
     def junit(self, name: str = "kbot check") -> str:
         """Return the results as JUnit XML, which CI servers show: a suite for each bot.

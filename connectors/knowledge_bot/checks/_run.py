@@ -13,32 +13,23 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar, Unpack
+from typing import Any, TypeAlias, TypedDict, TypeVar, Unpack
 
 from knowledge_bot._answers import Answer
 from knowledge_bot._client import AsyncClient, Client, in_own_loop, in_thread
 from knowledge_bot._endpoints import check_number, identifier
-from knowledge_bot._freshness import awith_freshness, ledger_of
 from knowledge_bot._signals import Event
-from knowledge_bot.checks._questions import Question, is_slow_to_judge, needs_ledger
+from knowledge_bot.checks._questions import Question
 from knowledge_bot.checks._report import CheckReport, CheckStop, Result, Verdict, shortened
 from knowledge_bot.errors import (
     APIError,
-    AuthenticationError,
     BadRequestError,
     ConfigurationError,
     Delivery,
     KnowledgeBotError,
     NotFoundError,
-    PaymentRequiredError,
-    PermissionDeniedError,
 )
 from knowledge_bot.models import Bot
-
-if TYPE_CHECKING:
-    import os
-
-    from knowledge_bot.ingest import Ledger
 
 # Seconds to wait for answers under way when a check ends early, and between two looks at whether it
 # should.
@@ -48,14 +39,12 @@ _POLL = 0.2
 # Of the service's bots, how many are named where one is missing.
 _BOTS_NAMED = 10
 
-_STOPS: dict[type[KnowledgeBotError], CheckStop] = {
-    AuthenticationError: CheckStop.AUTHENTICATION,
-    PermissionDeniedError: CheckStop.AUTHENTICATION,
-    PaymentRequiredError: CheckStop.PAYMENT,
+# What every other question would be answered with as well, by its status.
+_STOPS = {
+    401: CheckStop.AUTHENTICATION,
+    402: CheckStop.PAYMENT,
+    403: CheckStop.AUTHENTICATION,
 }
-
-# Asking again would be refused again.
-_NOT_RETRIED = (BadRequestError, ConfigurationError, NotFoundError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +156,6 @@ def check(
     client: Client,
     bot_id: str | Sequence[str],
     questions: Iterable[Question],
-    *,
-    ledger: "Ledger | str | os.PathLike[str] | None" = None,
     **options: Unpack[CheckOptions],
 ) -> CheckReport:
     """Ask a bot questions, each in a new conversation, and judge its answers.
@@ -182,8 +169,6 @@ def check(
         client: sends the messages.
         bot_id: the bot that is asked, `bot_…`, or several.
         questions: what is asked, and what is expected; see `load_questions`.
-        ledger: what the bot's sources were ingested with, for questions with `fresh`: a `Ledger`,
-            its address, or the path of a SQLite file.
         options: `wait`, `interval` and the others of `CheckOptions`: for their meaning, see
             `help(knowledge_bot.checks.CheckOptions)`.
 
@@ -192,18 +177,17 @@ def check(
 
     Raises:
         TypeError: there is no such option. Nothing was sent.
-        ConfigurationError: there are no questions, two of them have the same id, one with `fresh`
-            has no ledger, or an argument cannot be used. Nothing was sent.
-        LedgerError: the ledger cannot be read. Nothing was sent.
+        ConfigurationError: there are no questions, two of them have the same id, or an argument
+            cannot be used. Nothing was sent.
         Exception: what a callback raised.
     """
     if not isinstance(client, Client):
         raise ConfigurationError.expected(
             "client", "a Client", client, "; acheck takes an AsyncClient"
         )
-    schedule, client, known = _prepared(client, bot_id, questions, ledger, options)
+    schedule, client = _prepared(client, bot_id, questions, options)
     with client._run_span("check") as counted:  # noqa: SLF001 - the core's own
-        report = _waited_for(Runner(schedule, _asking(schedule, client, known, in_thread)))
+        report = _waited_for(Runner(schedule, _asking(schedule, client, in_thread)))
         counted(Counter(str(one.verdict) for one in report.results))
     return report
 
@@ -212,8 +196,6 @@ async def acheck(
     client: AsyncClient,
     bot_id: str | Sequence[str],
     questions: Iterable[Question],
-    *,
-    ledger: "Ledger | str | os.PathLike[str] | None" = None,
     **options: Unpack[CheckOptions],
 ) -> CheckReport:
     """Check as `check` does, without blocking.
@@ -226,38 +208,26 @@ async def acheck(
         raise ConfigurationError.expected(
             "client", "an AsyncClient", client, "; check takes a Client"
         )
-    schedule, client, known = _prepared(client, bot_id, questions, ledger, options)
+    schedule, client = _prepared(client, bot_id, questions, options)
     with client._run_span("check") as counted:  # noqa: SLF001 - the core's own
-        asking = _asking(schedule, client, known, lambda function, *given: function(*given))
+        asking = _asking(schedule, client, lambda function, *given: function(*given))
         report = await Runner(schedule, asking).run()
         counted(Counter(str(one.verdict) for one in report.results))
     return report
 
 
 def _prepared(
-    client: C,
-    bot_id: str | Sequence[str],
-    questions: Iterable[Question],
-    ledger: Any,
-    options: CheckOptions,
-) -> "tuple[Schedule, C, Ledger | None]":
-    """Return what to do, with which client, and with which ledger if a question needs one."""
+    client: C, bot_id: str | Sequence[str], questions: Iterable[Question], options: CheckOptions
+) -> "tuple[Schedule, C]":
+    """Return what to do, and with which client."""
     schedule = Schedule(_bots(bot_id), questions, Options(**options))
     client._check("check")  # noqa: SLF001 - the core's own, not a user's
-    if not any(map(needs_ledger, schedule.questions)):
-        known = None
-    elif ledger is None:
-        raise ConfigurationError.of("ledger", "a question with fresh needs one. Nothing was asked")
-    else:
-        known = ledger_of(ledger, made=True)
     if schedule.options.wait:  # it asks again itself
         client = client.with_options(max_retries=0)
-    return schedule, client, known
+    return schedule, client
 
 
-def _asking(
-    schedule: "Schedule", client: Client | AsyncClient, ledger: "Ledger | None", call: Any
-) -> Asking:
+def _asking(schedule: "Schedule", client: Client | AsyncClient, call: Any) -> Asking:
     """Return what asks a bot of a service.
 
     `call` calls a function that uses the client, and awaits what it returns.
@@ -278,10 +248,12 @@ def _asking(
             async with turn:  # the others wait for what the first one finds out
                 if bot not in looked_up:
                     looked_up.add(bot)
+                    there: Sequence[Bot] = ()
                     with contextlib.suppress(KnowledgeBotError):
-                        _check_bot(bot, await call(client.list_bots), error)
+                        there = await call(client.list_bots)
+                    _check_bot(bot, there, error)
             raise
-        return Answer.of(await awith_freshness(message, ledger, client.base_url))
+        return Answer.of(message)
 
     return ask
 
@@ -297,18 +269,20 @@ def _bots(given: str | Sequence[str]) -> tuple[str, ...]:
     return tuple(identifier("bot_id", bot, "bot_") for bot in bots)
 
 
-class _NoSuchBotError(Exception):
+class _NoSuchBotError(KnowledgeBotError):
     """The service lists its bots, and this one is not among them."""
 
 
 def _check_bot(bot: str, there: Sequence[Bot], error: APIError) -> None:
     # Only after a refusal: the interface does not say that the list names every bot (section 4).
     ids = [one.id for one in there]
-    if bot in ids:
+    if bot in ids or not ids:
         return
     named = ", ".join(ids[:_BOTS_NAMED]) + (", …" if len(ids) > _BOTS_NAMED else "")
     refused = f"the message was refused with {error.status_code}"
-    raise _NoSuchBotError(f"There is no {bot}: {refused}, and the service has {named or 'no bots'}")
+    raise _NoSuchBotError(
+        f"There is no {bot}: {refused}, and the service has {named}", delivery=error.delivery
+    )
 
 
 class Schedule:
@@ -329,8 +303,6 @@ class Schedule:
         for number, one in enumerate(self._results):
             if one.id in known:
                 self._results[number] = replace(one, verdict=Verdict.PASSED)
-            elif unread := one.question.unread:
-                self._results[number] = replace(one, reason=f"Not asked: {unread}.")
             else:
                 self._due.append((self._began, number))
         self._passed = sum(one.passed for one in self._results)
@@ -339,11 +311,6 @@ class Schedule:
         self._stopped: CheckStop | None = None
         self._stop_reason = ""
         self._closed = False
-
-    @property
-    def questions(self) -> list[Question]:
-        """What is asked of whom."""
-        return [one.question for one in self._results]
 
     @property
     def concurrency(self) -> int:
@@ -395,21 +362,19 @@ class Schedule:
             error=None,
         )
 
-    def failed(self, number: int, error: Exception, seconds: float) -> None:
+    def failed(self, number: int, error: KnowledgeBotError, seconds: float) -> None:
         """Note that there is no answer, and stop where no other question would get one either."""
-        known = isinstance(error, KnowledgeBotError)
-        reason = str(error) if known else f"{type(error).__name__}: {error}".rstrip(": ")
-        stop = next((_STOPS[kind] for kind in _STOPS if isinstance(error, kind)), None)
+        stop = _STOPS.get(error.status_code) if isinstance(error, APIError) else None
         if isinstance(error, _NoSuchBotError):
-            stop, reason = CheckStop.BOT, str(error)
+            stop = CheckStop.BOT
         if stop is not None:
-            self.stop(stop, reason)
+            self.stop(stop, str(error))
         self._end(
             number,
             seconds,
-            again=not isinstance(error, _NOT_RETRIED),
+            again=error.may_pass,
             verdict=Verdict.UNANSWERED,
-            reason=_unanswered(error, reason),
+            reason=_unanswered(error),
             answer="",
             message_id=None,
             conversation_id=None,
@@ -500,9 +465,9 @@ def _unasked(bots: Sequence[str], questions: Iterable[Question]) -> list[Result]
     ]
 
 
-def _unanswered(error: Exception, reason: str) -> str:
-    text = f"No answer: {reason.rstrip('.')}."
-    if getattr(error, "delivery", None) is Delivery.UNKNOWN:
+def _unanswered(error: KnowledgeBotError) -> str:
+    text = f"No answer: {str(error).rstrip('.')}."
+    if error.delivery is Delivery.UNKNOWN:
         text += " The message may have been sent."
     return text
 
@@ -566,14 +531,14 @@ class Runner:
         began = time.monotonic()
         try:
             answer = await self._ask(one)
-        except (KnowledgeBotError, _NoSuchBotError) as error:
+        except KnowledgeBotError as error:
             self._schedule.failed(number, error, time.monotonic() - began)
             return
         seconds = time.monotonic() - began
-        if is_slow_to_judge(one.question):
-            unmet = await asyncio.to_thread(one.question.unmet, answer, seconds)
+        if one.question.matches:  # which may take its two seconds
+            unmet = await asyncio.to_thread(one.question.unmet, answer)
         else:
-            unmet = one.question.unmet(answer, seconds)
+            unmet = one.question.unmet(answer)
         self._schedule.answered(number, answer, unmet, seconds)
 
 

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 import click
 
 from knowledge_bot import ConfigurationError, KnowledgeBotError
-from knowledge_bot._answers import Answer
-from knowledge_bot._freshness import ledger_of, with_freshness
 from knowledge_bot.cli.exits import (
     OutcomeUnknown,
     falling_back_to_stderr,
@@ -24,8 +22,8 @@ from knowledge_bot.cli.output import (
     write_line,
     write_text,
 )
-from knowledge_bot.cli.settings import Connection
-from knowledge_bot.cli.terminal import one_line, printable, write_stderr
+from knowledge_bot.cli.settings import ServiceSettings
+from knowledge_bot.cli.terminal import printable
 from knowledge_bot.cli.texts import given_question, read_lines
 
 if TYPE_CHECKING:
@@ -42,28 +40,17 @@ _HINT = "Asking again is safe; the question may then be in the conversation twic
 
 
 @click.command()
-@click.option(
-    "--ledger",
-    "ledger_address",
-    metavar="FILE|URL",
-    help="Say which sources of the answer are not current in this ledger: SQLite file, or "
-    "postgresql://… (a password best in ~/.pgpass).",
-)
 @click.argument("words", nargs=-1, required=True, metavar="[BOT] QUESTION", shell_complete=bot_ids)
 @_conversation
 @as_json_option
 @click.pass_obj
 def ask(
-    connection: Connection,
-    words: tuple[str, ...],
-    conversation: str | None,
-    ledger_address: str | None,
-    as_json: bool,
+    service: ServiceSettings, words: tuple[str, ...], conversation: str | None, as_json: bool
 ) -> None:
     """Ask BOT a QUESTION and print the answer.
 
     Without BOT, the service's only bot is asked. QUESTION is `-` to read it from stdin. The
-    conversation's id goes to stderr, as do with --ledger the sources that are not current.
+    conversation's id goes to stderr.
 
     \b
     kbot ask bot_guide "When do you open on Saturday?"
@@ -74,21 +61,15 @@ def ask(
         "QUESTION", words, several="a QUESTION is one argument: put it into quotes"
     )
     content = given_question(question)
-    ledger = None if ledger_address is None else ledger_of(ledger_address, made=True)
-    with connection.client(needs_key=True) as client:
+    with service.client(needs_key=True) as client:
         bot = bot_to_ask(client, given)
         with posting(_HINT):
             message = client.send_message(bot_id=bot, content=content, conversation_id=conversation)
-        message = with_freshness(message, ledger, client.base_url)
     with falling_back_to_stderr(_answered(message)):
         if as_json:
             write_document(fields_of(message))
             return
         write_text(message.answer)
-    for source in Answer.of(message).freshness or ():
-        if source["verdict"] != "current":
-            line = f"({source['name']}: {source['verdict']}, as of {source['as_of']})"
-            write_stderr(one_line(line))
     _show_conversation(message.conversation_id)
 
 
@@ -97,7 +78,9 @@ def ask(
 @_conversation
 @as_json_option
 @click.pass_obj
-def chat(connection: Connection, bot: str | None, conversation: str | None, as_json: bool) -> None:
+def chat(
+    service: ServiceSettings, bot: str | None, conversation: str | None, as_json: bool
+) -> None:
     """Chat with BOT, one question per line; Ctrl-D ends it.
 
     Without BOT, the service's only bot is asked. Without a terminal, questions are read from stdin,
@@ -107,7 +90,7 @@ def chat(connection: Connection, bot: str | None, conversation: str | None, as_j
     kbot chat bot_guide
     kbot chat bot_guide --json < questions.txt | jq -r .answer
     """  # noqa: D301 - \b is for click
-    with connection.client(needs_key=True) as client:
+    with service.client(needs_key=True) as client:
         talk = client.chat(bot_to_ask(client, bot), conversation)
         try:
             for question in _questions():

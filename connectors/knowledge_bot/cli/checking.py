@@ -13,7 +13,6 @@ import click
 
 from knowledge_bot.cli.exits import Exit, Failed, falling_back_to_stderr
 from knowledge_bot.cli.ids import bot_and, bot_ids, bot_to_ask
-from knowledge_bot.cli.ledgers import ledger_option, open_ledger
 from knowledge_bot.cli.output import (
     as_json_option,
     quiet_option,
@@ -22,16 +21,13 @@ from knowledge_bot.cli.output import (
     write_text,
 )
 from knowledge_bot.cli.progress import BottomLines
-from knowledge_bot.cli.settings import Connection
-from knowledge_bot.cli.terminal import console, one_line, write_stderr
+from knowledge_bot.cli.settings import ServiceSettings
+from knowledge_bot.cli.terminal import console, write_stderr
 from knowledge_bot.cli.texts import read_text, time_option
 
 if TYPE_CHECKING:
     from knowledge_bot import Client
-    from knowledge_bot.checks import Baseline, CheckReport, Comparison, Progress, Question
-
-# How many questions that got worse or better are listed for people; --json lists all.
-_SHOWN = 20
+    from knowledge_bot.checks import CheckReport, Progress, Question
 
 _REDRAWN_EVERY = 0.25
 
@@ -67,38 +63,25 @@ _REDRAWN_EVERY = 0.25
     metavar="N",
     help="Send at most N messages in all, however long it waits.  [default: as many as it takes]",
 )
-@click.option(
-    "--baseline",
-    "baseline_file",
-    metavar="FILE",
-    help="Show what got worse and better since FILE was saved. Anything worse is a failure, "
-    "whatever --min-pass says.",
-)
-@click.option("--save-baseline", metavar="FILE", help="Save the results, to compare with later.")
-@ledger_option
 @click.option("--junit", metavar="FILE", help="Write JUnit XML, which CI servers show.")
 @quiet_option
 @as_json_option
 @click.pass_obj
 def check(
-    connection: Connection,
+    service: ServiceSettings,
     /,
     *,
     words: tuple[str, ...],
     bots: str | None,
-    baseline_file: str | None,
-    save_baseline: str | None,
     junit: str | None,
-    ledger_address: str | None,
     quiet: bool,
     as_json: bool,
     **how: Any,
 ) -> None:
     """Ask BOT the questions of FILE, and check its answers.
 
-    Without BOT, the service's only bot is asked. FILE is TOML, lines of JSON (`-` reads these from
-    stdin), or YAML or CSV of promptfoo. Each question is asked in a new conversation. One with
-    `fresh = true` passes if all sources of the answer are as the ledger knows them now.
+    Without BOT, the service's only bot is asked. FILE is TOML or lines of JSON (`-` reads these
+    from stdin). Each question is asked in a new conversation.
 
     The exit code is 0 if enough questions passed, otherwise 3. Without an answer, a question has
     not passed.
@@ -106,56 +89,44 @@ def check(
     \b
     [[questions]]
     ask = "When do you open on Saturday?"
-    contains = "9:30"          # or contains_any, excludes, matches, equals, sources, refuses, fresh
+    contains = "9:30"          # or contains_any, excludes, matches, equals, sources, refuses
 
     \b
     kbot check bot_guide questions.toml
     kbot check bot_guide questions.toml --wait 10m --junit report.xml
-    kbot check bot_guide questions.toml --baseline last.json --save-baseline last.json
+    kbot check bot_guide questions.toml --json > today.json
     """  # noqa: D301 - \b is for click
-    from knowledge_bot.checks import Baseline
-    from knowledge_bot.checks._questions import needs_ledger
-
     bot, file = bot_and(
         "FILE of questions", words, several="name one BOT and one FILE; several bots go into --bots"
     )
     if bots is not None and bot is not None:
         raise click.UsageError("name either a BOT or --bots")
     questions = _questions(file)
-    baseline = None
-    # On the first run, a file that is given for both does not exist yet.
-    if baseline_file is not None and not (
-        baseline_file == save_baseline and not Path(baseline_file).exists()
-    ):
-        baseline = Baseline.load(baseline_file)
-    for output in (junit, save_baseline):
-        _check_that_it_can_be_written(output)
-    if any(map(needs_ledger, questions)):
-        how["ledger"] = open_ledger(ledger_address)
-    with connection.client(needs_key=True) as client:
+    if junit is not None:
+        _check_that_it_can_be_written(junit)
+    with service.client(needs_key=True) as client:
         several = [one.strip() for one in (bots or "").split(",") if one.strip()]
         asked = several if bots is not None else [bot or _only_bot(client, **how)]
         report = _checked(client, asked, questions, quiet=quiet, **how)
-    comparison = None if baseline is None else report.compare(baseline)
-    problems = _written(report, junit, save_baseline, baseline)
-    _show(report, comparison, as_json=as_json, quiet=quiet)
+    problem = _write_junit(report, junit)
+    _show(report, as_json=as_json, quiet=quiet)
     if os.environ.get("GITHUB_ACTIONS") == "true":
         _annotate(report, file)
-    code, reason = _end(report, comparison)
-    if problems or code is not Exit.DONE:
-        raise Failed(" ".join([*problems, reason]), code or Exit.FAILED)
+    code, reason = _end(report)
+    if problem or code is not Exit.DONE:
+        raise Failed(f"{problem} {reason}".lstrip(), code or Exit.FAILED)
 
 
 def _only_bot(client: "Client", *, wait: float, interval: float, **_: object) -> str:
     """Return the service's only bot; a service that is away is waited for, as with a bot's id."""
-    from knowledge_bot import ConnectionFailedError
+    from knowledge_bot import KnowledgeBotError
 
     end = time.monotonic() + wait
     while True:
         try:
             return bot_to_ask(client, None)
-        except ConnectionFailedError:
-            if time.monotonic() + interval > end:
+        except KnowledgeBotError as error:
+            if not error.may_pass or time.monotonic() + interval > end:
                 raise
             time.sleep(interval)
 
@@ -169,10 +140,8 @@ def _questions(file: str) -> "list[Question]":
     return load_questions(file)
 
 
-def _check_that_it_can_be_written(output: str | None) -> None:
+def _check_that_it_can_be_written(output: str) -> None:
     """Fail now rather than after minutes of asking."""
-    if output is None:
-        return
     path = Path(output).absolute()
     reason = ""
     if path.is_dir():
@@ -269,46 +238,28 @@ class _Line:
         return f"{text}  asking again in {left:.0f} s" if left > 0 else text
 
 
-def _written(
-    report: "CheckReport",
-    junit: str | None,
-    save_baseline: str | None,
-    previous: "Baseline | None",
-) -> list[str]:
-    """Write the files; return what went wrong, as sentences."""
+def _write_junit(report: "CheckReport", path: str | None) -> str:
+    """Write the file; return what went wrong, as a sentence."""
     from knowledge_bot.checks._report import write_whole
 
-    problems = []
-
-    def write(path: str, save: Callable[[], None]) -> None:
-        try:
-            save()
-        except OSError as error:
-            problems.append(f"{path}: cannot be written: {error.strerror}.")
-
-    if junit is not None:
-        write(junit, lambda: write_whole(junit, report.junit()))
-    if save_baseline is not None:
-        if report.stopped is None and _was_answered(report):
-            write(save_baseline, lambda: report.baseline(previous).save(save_baseline))
-        else:
-            why = "the check ended early" if report.stopped else "no question was answered"
-            problems.append(f"{save_baseline} was left as it was: {why}.")
-    return problems
+    if path is None:
+        return ""
+    try:
+        write_whole(path, report.junit())
+    except OSError as error:
+        return f"{path}: cannot be written: {error.strerror}."
+    return ""
 
 
 def _was_answered(report: "CheckReport") -> bool:
     return any(one.answer or one.passed for one in report.results)
 
 
-def _show(
-    report: "CheckReport", comparison: "Comparison | None", *, as_json: bool, quiet: bool
-) -> None:
-    code, reason = _end(report, comparison)
+def _show(report: "CheckReport", *, as_json: bool, quiet: bool) -> None:
+    code, reason = _end(report)
     with falling_back_to_stderr(reason, code):
         if as_json:
-            compared = None if comparison is None else comparison.as_dict()
-            write_document({**report.as_dict(), "comparison": compared})
+            write_document(report.as_dict())
         elif sys.stdout.isatty():
             write_text(report.table(console().width))
         else:
@@ -319,11 +270,6 @@ def _show(
                 for question in [one.question.ask]
             )
             write_table(head, rows)
-    if comparison is not None and not as_json:
-        lines = str(comparison).splitlines()
-        hidden = len(lines) - 1 - _SHOWN
-        more = [f"  … and {hidden} more; --json lists all."] if hidden > 0 else []
-        write_stderr("\n".join([*map(one_line, lines[: _SHOWN + 1]), *more]))
     if not quiet and report.stopped is None:  # otherwise the error has the counts
         write_stderr(f"({report.summary().rstrip('.')})")
 
@@ -343,7 +289,7 @@ def _annotate(report: "CheckReport", file: str) -> None:
             write_stderr(f"::error file={escaped(file, ':', ',')},title={title}::{reason}")
 
 
-def _end(report: "CheckReport", comparison: "Comparison | None") -> tuple[Exit, str]:
+def _end(report: "CheckReport") -> tuple[Exit, str]:
     """Return the exit code and the reason for it."""
     from knowledge_bot.checks import CheckStop
 
@@ -361,6 +307,4 @@ def _end(report: "CheckReport", comparison: "Comparison | None") -> tuple[Exit, 
     if not report.ok:
         share = "" if report.min_pass == 1 else f", and {report.min_pass:.4g} of all have to"
         reasons.append(f"{report.failed} of {len(report.results)} did not pass{share}")
-    if comparison is not None and not comparison.ok:
-        reasons.append(f"{len(comparison.worse)} got worse since the baseline")
     return (Exit.SOME_FAILED, f"{'; '.join(reasons)}.") if reasons else (Exit.DONE, counts)

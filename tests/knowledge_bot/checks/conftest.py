@@ -1,97 +1,60 @@
-"""Bots over a real socket whose answers a test gives, and files of questions."""
+"""Bots in memory that note when they are asked, and files of questions."""
 
-import itertools
-import json
+import asyncio
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from calls import KEY
-from knowledge_bot import Client
-from scripted_server import Received, Reply, ScriptedServer, answer
+from knowledge_bot import AsyncClient, Client
+from knowledge_bot.checks import CheckReport, acheck, check
+from knowledge_bot.testing import Answers, MemoryService
 
-Answering = Callable[[str], "str | Reply"]
+URL = "https://service.test"
 
 
-@dataclass
-class Bots:
-    """A service with bots, each a function from a question to an answer or to a reply."""
+class NotingService(MemoryService):
+    """A service that notes when it was asked what."""
 
-    bots: dict[str, Answering]
-    asked: list[tuple[float, str, str]] = field(default_factory=list)
-    """When what was asked of whom, in order."""
-    bodies: list[dict[str, Any]] = field(default_factory=list)
-    listed: int = 0
+    def __init__(self, **bots: Answers) -> None:
+        super().__init__(bots=bots)
+        self.asked: list[tuple[float, str]] = []
 
-    def __post_init__(self) -> None:
-        self._numbers = itertools.count(1)
-        self.server = ScriptedServer(reply_to=self._reply)
-        self.url = self.server.url
-
-    def _reply(self, request: Received) -> Reply:
-        if request.method == "GET":
-            self.listed += 1
-            return answer(body={"data": [{"id": bot, "name": bot} for bot in self.bots]})
-        value = json.loads(request.body)["value"]
-        self.bodies.append(value)
-        self.asked.append((time.monotonic(), value["bot_id"], value["content"]))
-        if value["bot_id"] not in self.bots:
-            return answer(400, {"code": "unknown_bot", "message": "There is no such bot"})
-        said = self.bots[value["bot_id"]](value["content"])
-        return message(said, next(self._numbers)) if isinstance(said, str) else said
+    def _message(self, value: Any) -> object:
+        self.asked.append((time.monotonic(), value["content"]))
+        return super()._message(value)
 
     def times(self, question: str) -> list[float]:
         """When a question was asked."""
-        return [at for at, _, asked in self.asked if asked == question]
-
-
-def message(text: str, number: int = 1, **more: object) -> Reply:
-    return answer(
-        body={
-            "id": f"msg_{number}",
-            "answer": text,
-            "conversation_id": f"conv_{number}",
-            "created_at": 1_700_000_000_456,
-            **more,
-        }
-    )
+        return [at for at, asked in self.asked if asked == question]
 
 
 @pytest.fixture
-def serve() -> Iterator[Callable[..., Bots]]:
+def serve() -> type[NotingService]:
     """`serve(bot_1={"When?": "At nine."})`: bots that answer from a mapping or by a function."""
-    started: list[Bots] = []
-
-    def start(**bots: Any) -> Bots:
-        made = Bots(
-            {
-                name: given if callable(given) else lambda asked, given=given: given[asked]
-                for name, given in bots.items()
-            }
-        )
-        started.append(made)
-        return made
-
-    yield start
-    for one in started:
-        one.server.stop()
+    return NotingService
 
 
-@pytest.fixture
-def client_of() -> Iterator[Callable[..., Client]]:
-    opened: list[Client] = []
+def checked(service: MemoryService, bot: Any, questions: Any, **how: Any) -> CheckReport:
+    options = {"max_retries": 0, **how.pop("client", {})}
+    with Client("key", URL, transport=service.transport, **options) as client:
+        return check(client, bot, questions, **how)
 
-    def make(bots: Bots, **options: Any) -> Client:
-        opened.append(Client(KEY, bots.url, **{"max_retries": 0, "timeout": 5.0, **options}))
-        return opened[-1]
 
-    yield make
-    for one in opened:
-        one.close()
+async def achecked(service: MemoryService, bot: Any, questions: Any, **how: Any) -> CheckReport:
+    options = {"max_retries": 0, **how.pop("client", {})}
+    async with AsyncClient("key", URL, transport=service.async_transport, **options) as client:
+        return await acheck(client, bot, questions, **how)
+
+
+@pytest.fixture(params=["check", "acheck"])
+def run(request: pytest.FixtureRequest) -> Callable[..., CheckReport]:
+    """`run(service, bot, questions, …)`: either function, with a client of its own."""
+    if request.param == "check":
+        return checked
+    return lambda *given, **how: asyncio.run(achecked(*given, **how))
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from knowledge_bot import ConfigurationError
@@ -15,7 +15,6 @@ TOML = """\
 ask = "When do you open on Saturday?"
 contains = ["9:30"]
 sources = "hours.md"
-fresh = true
 
 [[questions]]
 id = "france"
@@ -26,15 +25,12 @@ refuses = true
 
 def test_toml_and_lines_of_json_say_the_same(written):
     expected = [
-        Question(
-            ask="When do you open on Saturday?", contains="9:30", sources="hours.md", fresh=True
-        ),
+        Question(ask="When do you open on Saturday?", contains="9:30", sources="hours.md"),
         Question(ask="What is the capital of France?", refuses=True, id="france"),
     ]
     assert load_questions(written("q.toml", TOML)) == expected
     lines = (
-        '\ufeff{"ask": "When do you open on Saturday?", "contains": "9:30", "sources": "hours.md", '
-        '"fresh": true}'
+        '\ufeff{"ask": "When do you open on Saturday?", "contains": "9:30", "sources": "hours.md"}'
         '\r\n\r\n{"id": "france", "ask": "What is the capital of France?", "refuses": true}'
     )
     assert load_questions(str(written("q.jsonl", lines))) == expected
@@ -52,9 +48,9 @@ def test_a_later_line_end_of_unicode_ends_no_line(written):
         ("q.jsonl", "\n \n", "", ""),
         ("q.toml", "# nothing yet\n", "", ""),
         ("q.toml", "ask = ", "", "Invalid value (at end of document)"),
-        ("q.toml", TOML + "[[questions]]\nask = 'x'\n", ", line 12", ""),
-        ("q.toml", TOML + "[[questions]]\nask='x'\ncontians='x'", ", line 12", "'contians'"),
-        ("q.toml", TOML.replace("es = true", 'es = "off"'), ", line 8", "refuses: "),
+        ("q.toml", TOML + "[[questions]]\nask = 'x'\n", ", line 11", ""),
+        ("q.toml", TOML + "[[questions]]\nask='x'\ncontians='x'", ", line 11", "'contians'"),
+        ("q.toml", TOML.replace("es = true", 'es = "off"'), ", line 7", "refuses: "),
         ("q.toml", TOML.replace('["9:30"]', "[9, 30]"), ", line 2", "contains.0: "),
         ("q.toml", TOML.replace('["9:30"]', "9.30"), ", line 2", "contains: "),
         ("q.toml", TOML.replace('["9:30"]', '""'), ", line 2", "contains.0: "),
@@ -68,17 +64,17 @@ def test_a_later_line_end_of_unicode_ends_no_line(written):
             ", question 2",
             "",
         ),
-        ("q.toml", TOML + "[[questions]]\nask='x'\nmatches='a('", ", line 12", "'a('"),
-        ("q.toml", TOML + TOML.split("\n\n")[1], ", line 12", "'france'"),
+        ("q.toml", TOML + "[[questions]]\nask='x'\nmatches='a('", ", line 11", "'a('"),
+        ("q.toml", TOML + TOML.split("\n\n")[1], ", line 11", "'france'"),
         ("q.jsonl", '{"ask": "x", "contains": "y"}\n{"ask"}', ", line 2", "Expecting"),
         ("q.jsonl", '\n["ask"]', ", line 2", "JSON"),
         ("q.jsonl", '{"contains": "y"}', ", line 1", "ask: "),
         ("q.jsonl", '{"ask": "\\ud83d", "contains": "y"}', ", line 1", "ask: "),
         ("q.jsonl", "[" * 100_000, ", line 1", ""),
-        ("q.json", '{"tests": [\n}', ", line 2", "JSON"),
         ("q.jsonl", '\n{"ask": "a", "equals": "x", "equals": "y"}', ", line 2", "'equals'"),
         ("q.jsonl", b'{"ask": "x"\n, "a": "\xff"}', ", line 2", "UTF-8"),
-        ("q.txt", "a,b", "", ".toml, .jsonl, .yaml or .csv"),
+        ("q.yaml", "tests: []", "", ".toml or .jsonl"),
+        ("q.txt", "a,b", "", ".toml or .jsonl"),
     ],
 )
 def test_what_cannot_be_read_is_reported_with_its_place(written, name, text, where, named):
@@ -97,6 +93,7 @@ def test_a_file_that_cannot_be_opened_is_reported(tmp_path, name):
     assert str(caught.value).startswith(f"{tmp_path / name}: ")
 
 
+@settings(max_examples=20)
 @given(
     st.lists(
         st.fixed_dictionaries(
@@ -119,34 +116,11 @@ def test_lines_of_json_come_back_as_they_were(written, given):
             load_questions(file)
 
 
-@given(st.sampled_from(["q.toml", "q.jsonl", "q.yaml", "q.json"]), st.binary(max_size=300))
+@settings(max_examples=30)
+@given(st.sampled_from(["q.toml", "q.jsonl"]), st.binary(max_size=300))
 def test_whatever_a_file_holds_is_read_or_reported(written, name, content):
     file = written(name, content)
     try:
         assert load_questions(file)
     except ConfigurationError as error:
         assert str(file) in str(error)  # noqa: PT017 - some are read
-
-
-@given(
-    st.recursive(
-        st.text() | st.none() | st.booleans() | st.integers(),
-        lambda inner: (
-            st.lists(inner)
-            | st.dictionaries(
-                st.sampled_from(
-                    ["prompts", "tests", "vars", "assert", "type", "value", "defaultTest", "<<"]
-                )
-                | st.text(),
-                inner,
-            )
-        ),
-        max_leaves=30,
-    )
-)
-def test_whatever_a_configuration_holds_is_read_or_reported(written, content):
-    file = written("q.json", json.dumps(content, ensure_ascii=False))
-    try:
-        assert load_questions(file)
-    except ConfigurationError as error:
-        assert str(file) in str(error)  # noqa: PT017 - as above

@@ -1,14 +1,14 @@
 """What must hold of an answer, and what is said where it does not."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from in_process import OnAPort
 from knowledge_bot import Client, Message
 from knowledge_bot._answers import Answer
-from knowledge_bot.checks import Expectation, Question, check
+from knowledge_bot.checks import Question, check
 from knowledge_bot.testing import NOT_FOUND
 
 HOURS = "We open on Saturday at 9:30.\n\nSources: hours.md, Prices, fees and fines.md"
@@ -92,44 +92,7 @@ def test_what_a_service_says_as_data_is_believed():
     )
 
 
-def known(*states):
-    return [
-        {"name": f"{state}.md", "source_id": "src_1", "verdict": state, "as_of": ""}
-        for state in states
-    ]
-
-
-@pytest.mark.parametrize(
-    ("freshness", "reason"),
-    [
-        (known("current", "current"), ""),
-        (known("current", "changed", "gone"), 'not current: "changed.md" (changed), "gone.md"'),
-        (known("moved"), '"moved.md" (moved)'),
-        (known("unknown"), '"unknown.md" (unknown)'),
-        ([], "names no source"),
-        (None, "could not be compared with a ledger"),
-    ],
-)
-def test_an_answer_is_fresh_if_each_of_its_sources_is_current(freshness, reason):
-    unmet = Question(ask="When?", fresh=True).unmet(Answer("At nine.", freshness=freshness))
-    assert reason in unmet
-    assert bool(unmet) == bool(reason)
-
-
-def test_a_refusal_has_no_sources_that_could_be_old():
-    assert Question(ask="When?", fresh=True).unmet(Answer(NOT_FOUND)) == ""
-
-
-def test_a_question_that_need_not_be_fresh_keeps_its_id():
-    assert (
-        Question(ask="When?", contains="9").id
-        == Question(ask="When?", contains="9", fresh=False).id
-    )
-    assert (
-        Question(ask="When?", contains="9").id != Question(ask="When?", contains="9", fresh=True).id
-    )
-
-
+@pytest.mark.integration
 def test_the_embedded_services_answers_are_read():
     """The one form of `Sources:`, and the refusal, written there and read here."""
     with (
@@ -172,36 +135,10 @@ def test_a_question_that_cannot_be_asked_is_refused(fields, message):
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"kind": "contains_all"},
-        {"kind": "equals", "values": ("a", "b")},
-        {"kind": "refuses", "values": ("a",)},
-        {"kind": "fresh", "values": ("a",)},
-        {"kind": "fresh", "negated": True},
-        {"kind": "similar", "values": ("a",)},
-    ],
-)
-def test_an_expectation_has_the_values_of_its_kind(fields):
-    with pytest.raises(ValidationError):
-        Expectation(**fields)
-
-
 TEXTS = st.text(min_size=1, max_size=20)
 
 
-@given(st.text(max_size=80), st.lists(TEXTS, min_size=1, max_size=4), st.booleans())
-def test_a_negated_expectation_holds_where_the_other_does_not(text, values, case_sensitive):
-    for kind in ("contains_all", "contains_any", "equals"):
-        given = {"kind": kind, "values": values[:1] if kind == "equals" else values}
-        pair = [
-            Expectation(**given, case_sensitive=case_sensitive, negated=negated)
-            for negated in (False, True)
-        ]
-        assert len([one for one in pair if one.unmet(Answer(text))]) == 1
-
-
+@settings(max_examples=40)
 @given(st.text(max_size=60), TEXTS)
 def test_plain_texts_are_judged_as_python_does(text, value):
     answer = Answer(text)
@@ -212,6 +149,7 @@ def test_plain_texts_are_judged_as_python_does(text, value):
     assert (Question(ask="?", excludes=value).unmet(answer) == "") == (any_case.unmet(answer) != "")
 
 
+@settings(max_examples=40)
 @given(st.text(alphabet="abc ,\n", max_size=30), st.lists(TEXTS, min_size=1, max_size=3))
 def test_every_source_that_is_named_is_found(words, names):
     plain = [name.replace("\n", " ").strip() or "x" for name in names]
@@ -229,9 +167,8 @@ def test_a_question_is_a_value():
         one.ask = "Who?"
 
 
-@pytest.mark.timeout(20)
-@pytest.mark.parametrize("negated", [False, True])
-def test_an_expression_that_tries_endless_ways_ends_and_holds_neither_way(monkeypatch, negated):
-    monkeypatch.setattr("knowledge_bot.checks._questions._SECONDS_TO_MATCH", 0.3)
-    expected = Expectation(kind="matches", values=(r"(?:a{1,500}){1,500}b",), negated=negated)
-    assert expected.unmet(Answer("a" * 5000))
+def test_an_id_changes_with_what_is_expected_and_with_nothing_else():
+    given = Question(ask="When?", contains="9")
+    assert given.id == Question(ask="When?", contains=["9"]).id
+    others = ({"contains": "c"}, {"contains": "9", "refuses": False}, {"excludes": "9"})
+    assert given.id not in {Question(ask="When?", **other).id for other in others}

@@ -1,17 +1,14 @@
-"""What a report says: as text, as JSON, as JUnit XML, and beside an earlier one."""
+"""What a report says: as text, as JSON, and as JUnit XML."""
 
 import json
-import os
 from datetime import UTC, datetime
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
 
-from knowledge_bot import ConfigurationError
-from knowledge_bot.checks import Baseline, CheckReport, CheckStop, Question, Result, Verdict
+from knowledge_bot.checks import CheckReport, CheckStop, Question, Result, Verdict
 
 SCHEMA = etree.XMLSchema(etree.parse(Path(__file__).with_name("junit.xsd")))
 BEGAN = datetime(2026, 11, 22, 2, 15, tzinfo=UTC)
@@ -143,79 +140,3 @@ def test_junit_shows_what_xml_cannot_hold():
     assert case.get("name") == "a\\x00b"
     assert case.find("failure").get("message") == "c\\x1b[2Jd"
     assert case.find("system-out").text == "e\\ud800\\ufffff<&]]>"
-
-
-def test_a_baseline_shows_what_got_worse_and_better(tmp_path):
-    yesterday = report(PASSED, FAILED, result("Gone?"), result("Both?", Verdict.FAILED))
-    yesterday.baseline().save(tmp_path / "last.json")
-    worse = result(
-        PASSED.question.ask, Verdict.FAILED, reason="It broke.", answer="no", seconds=0.9
-    )
-    better = result(FAILED.question.ask, answer="Mia", seconds=0.5)
-    today = report(worse, better, result("Both?", Verdict.FAILED), result("New?"), UNASKED)
-    found = today.compare(Baseline.load(tmp_path / "last.json"))
-    assert [one.ask for one in found.worse] == [PASSED.question.ask]
-    assert [one.ask for one in found.better] == [FAILED.question.ask]
-    assert (found.still_failing, found.new, found.left_out, found.ok) == (1, 1, 1, False)
-    assert (found.seconds_before, found.seconds_now) == (0.825, 0.7)
-    assert str(found).splitlines() == [
-        (
-            "Since the baseline: 1 worse, 1 better, 1 still failing, 1 new, 1 left out; median "
-            "answer 0.82 s, now 0.70 s"
-        ),
-        "  worse: When do you open?: It broke.",
-        f"  better: {FAILED.question.ask}",
-    ]
-
-
-def test_what_was_not_asked_is_neither_saved_nor_compared():
-    assert UNASKED.id not in report(PASSED, UNASKED).baseline().standings
-    before = report(result("And then?")).baseline()
-    found = report(UNASKED).compare(before)
-    assert (found.worse, found.new, found.left_out) == ((), 0, 0)
-    assert str(found) == "Since the baseline: nothing changed"
-
-
-def test_an_id_of_its_own_keeps_a_question_the_same_when_its_words_change():
-    before = report(result("When?", id="hours")).baseline()
-    found = report(result("When do you open?", Verdict.FAILED, id="hours")).compare(before)
-    assert [one.id for one in found.worse] == ["hours"]
-    derived = [Question(ask="a", contains="b"), Question(ask="a", contains=["b"])]
-    assert derived[0].id == derived[1].id != Question(ask="a", contains="c").id
-    assert Question(ask="a", contains="b", refuses=False).id != derived[0].id
-
-
-@pytest.mark.parametrize(
-    ("content", "expected"),
-    [
-        (b"", "is not a baseline of a check"),
-        (b"{}", "saved_at: Field required"),
-        (b'{"version": 2, "saved_at": 1, "standings": {}}', "version"),
-        (b"\xff\xfe", "is not a baseline"),
-        (b"[1]", "is not a baseline"),
-        (None, "cannot be read: No such file or directory"),
-    ],
-)
-def test_a_baseline_that_cannot_be_read_is_reported(tmp_path, content, expected):
-    file = tmp_path / "last.json"
-    if content is not None:
-        file.write_bytes(content)
-    with pytest.raises(ConfigurationError, match=expected) as caught:
-        Baseline.load(file)
-    assert str(file) in str(caught.value)
-
-
-def test_a_baseline_replaces_the_one_before_at_once(tmp_path):
-    file = tmp_path / "last.json"
-    file.write_text("old")
-    file.chmod(0o640)
-    report(PASSED).baseline().save(file)
-    assert Baseline.load(file).standings[PASSED.id].passed
-    assert (file.stat().st_mode & 0o777, os.listdir(tmp_path)) == (0o640, ["last.json"])
-    link = tmp_path / "link.json"
-    link.symlink_to(file)
-    report(FAILED).baseline().save(link)
-    assert link.is_symlink()
-    assert not Baseline.load(file).standings[FAILED.id].passed
-    with pytest.raises(OSError, match="No such file"):
-        report(PASSED).baseline().save(tmp_path / "nowhere" / "last.json")
