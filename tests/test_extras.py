@@ -53,13 +53,7 @@ NEEDS = [
         "from knowledge_bot.checks import Question; Question(ask='When?', matches='9')",
         "regex",
         "A regular expression in a check",
-        "checks",
-    ),
-    (
-        "from knowledge_bot.checks._promptfoo import read_promptfoo; read_promptfoo('a', 'q', str)",
-        "yaml",
-        "A file of promptfoo",
-        "checks",
+        "cli",
     ),
     *(
         (f"import airflow_knowledge_bot.{name}", "airflow", "airflow_knowledge_bot", "airflow")

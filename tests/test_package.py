@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[1]
 
 # Each distribution: the folder of its pyproject.toml, its package, and its own entry points.
 DISTRIBUTIONS = {
-    "knowledge-bot": (".", "knowledge_bot", {"console_scripts", "pytest11"}),
+    "knowledge-bot": (".", "knowledge_bot", {"console_scripts"}),
     "knowledge-bot-gateway": (
         "connectors/knowledge_bot_gateway",
         "knowledge_bot_gateway",
@@ -62,7 +62,7 @@ EXTRAS = {
             "from knowledge_bot.checks import Question, check; Question(ask='?', contains='x')"
         ),
         (
-            "airflow click defusedxml fastapi feedparser fsspec keyring langchain_core llama_index "
+            "airflow click defusedxml fastapi feedparser fsspec langchain_core llama_index "
             "opentelemetry pathspec psycopg rich sqlalchemy watchfiles"
         ),
     ),
@@ -77,23 +77,20 @@ EXTRAS = {
     "all": (
         (
             "import airflow_knowledge_bot.operators, knowledge_bot.cli; "
-            "import keyring, opentelemetry.trace, psycopg; "
+            "import opentelemetry.trace, psycopg; "
             "from knowledge_bot_service import LocalService; "
             "from langchain_knowledge_bot import ChatKnowledgeBot; "
             "from llama_index_knowledge_bot import KnowledgeBotLLM"
         ),
         "dlt pyspark ray",
     ),
-    "checks": (
-        (
-            "import yaml; from knowledge_bot.checks import Question, check, load_questions; "
-            "Question(ask='When?', matches='9:30')"
-        ),
-        "airflow click defusedxml fastapi langchain_core llama_index rich",
-    ),
     "cli": (
-        "import knowledge_bot.cli, watchfiles; from knowledge_bot.ingest import Ledger, ingest",
-        "airflow fastapi keyring langchain_core llama_index psycopg",
+        (
+            "import knowledge_bot.cli, watchfiles; "
+            "from knowledge_bot.ingest import Ledger, ingest; "
+            "from knowledge_bot.checks import Question; Question(ask='When?', matches='9:30')"
+        ),
+        "airflow fastapi langchain_core llama_index psycopg",
     ),
     "gateway": (
         "from knowledge_bot_gateway import Admission, Upstream, create_app, create_mcp_server",
@@ -101,9 +98,8 @@ EXTRAS = {
     ),
     "ingest": (
         "from knowledge_bot.ingest import Ledger, from_feed, from_folder, from_site, ingest",
-        "airflow click fastapi fsspec keyring langchain_core llama_index psycopg rich watchfiles",
+        "airflow click fastapi fsspec langchain_core llama_index psycopg rich watchfiles",
     ),
-    "keyring": ("import keyring", "click fastapi airflow langchain_core llama_index"),
     "langchain": (
         (
             "from langchain_knowledge_bot import ChatKnowledgeBot, KnowledgeBotCollection, "

@@ -193,17 +193,16 @@ class _BaseClient(Endpoints, Generic[AnyTransport, AnyHTTPClient]):
             options: as for the client, `timeout` and the others.
 
         Raises:
-            ConfigurationError: there is no such profile, its file or its keyring cannot be used, or
-                an option cannot be.
+            ConfigurationError: there is no such profile, its file cannot be used, or an option
+                cannot be.
         """
         from knowledge_bot._profiles import selected
 
         profile = selected(name)
-        key = profile.key()
-        if not key:
+        if not profile.api_key:
             raise ConfigurationError.of("api_key", f"the profile {profile.name} has none")
         make: Callable[..., Self] = cls
-        return make(key, profile.base_url, **options)
+        return make(profile.api_key, profile.base_url, **options)
 
     def with_options(self, *, timeout: float | None = None, max_retries: int | None = None) -> Self:
         """Return a client with other limits that sends over this one's connections.

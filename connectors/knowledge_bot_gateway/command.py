@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from knowledge_bot.cli.exits import Exit, Failed
-from knowledge_bot.cli.settings import Connection
+from knowledge_bot.cli.settings import ServiceSettings
 from knowledge_bot_gateway import require_extra
 
 if TYPE_CHECKING:
@@ -91,7 +91,9 @@ def _shared(command: C) -> C:
 )
 @_shared
 @click.pass_obj
-def mcp(connection: Connection, /, address: str | None, allow_writes: bool, **options: Any) -> None:
+def mcp(
+    connection: ServiceSettings, /, address: str | None, allow_writes: bool, **options: Any
+) -> None:
     """Offer the bots to agents: a server of the Model Context Protocol.
 
     An editor or an agent starts it, and talks to it over stdin and stdout; with --http it serves
@@ -146,7 +148,7 @@ def mcp(connection: Connection, /, address: str | None, allow_writes: bool, **op
     help="How long a request may take altogether.",
 )
 @click.pass_obj
-def gateway(connection: Connection, /, host: str, port: int, **options: Any) -> None:
+def gateway(connection: ServiceSettings, /, host: str, port: int, **options: Any) -> None:
     """Offer the bots to chat windows and agents: OpenAI's API at /v1, and MCP at /mcp.
 
     Each bot is a model. A chat continues in its own conversation, and no message is sent twice.
@@ -186,7 +188,7 @@ def _host_and_port(address: str) -> tuple[str, int]:
 
 
 def _upstream(
-    connection: Connection,
+    connection: ServiceSettings,
     *,
     own_key: bool,
     heads: str | None,
@@ -234,7 +236,7 @@ def _check_described(client: "Client", descriptions: dict[str, str]) -> None:
 
 
 def _serve(
-    connection: Connection,
+    connection: ServiceSettings,
     host: str,
     port: int,
     *,

@@ -25,7 +25,6 @@ EXTRAS = (
     "objects",
     "postgresql",
     "otel",
-    "keyring",
     "all",
 )
 VERSIONS = ("3.11", "3.12", "3.13", "3.14")

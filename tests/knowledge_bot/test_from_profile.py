@@ -6,13 +6,11 @@ from knowledge_bot import AsyncClient, Client, ConfigurationError
 from refusals import refused
 
 FILE = """
-default = "home"
-
-[profiles.home]
+[default]
 base_url = "https://home.test"
 api_key = "key-of-home"
 
-[profiles.open]
+[open]
 base_url = "https://open.test"
 """
 
@@ -39,8 +37,8 @@ def test_a_client_takes_the_address_and_the_key_of_a_profile(saved, kind, monkey
 def test_what_is_missing_is_said_before_anything_is_sent(saved, tmp_path, monkeypatch):
     with pytest.raises(ConfigurationError, match="open"):
         Client.from_profile("open")  # without a key
-    with pytest.raises(ConfigurationError, match="There are home, open"):
-        Client.from_profile("hime")
+    with pytest.raises(ConfigurationError, match="There are default, open"):
+        Client.from_profile("defalt")
     monkeypatch.setenv("KBOT_CONFIG", str(tmp_path / "none.toml"))
     with pytest.raises(ConfigurationError, match="kbot login"):
         Client.from_profile()

@@ -14,7 +14,6 @@ LIST = Path(__file__).parents[1] / "public_names.txt"
 PUBLIC_MODULES = (
     "knowledge_bot",
     "knowledge_bot.checks",
-    "knowledge_bot.checks.pytest",
     "knowledge_bot.conversations",
     "knowledge_bot.errors",
     "knowledge_bot.ingest",

@@ -20,7 +20,7 @@ from knowledge_bot.cli.exits import (
 from knowledge_bot.cli.ids import adding_to, collections_to_add_to
 from knowledge_bot.cli.output import as_json_option, fields_of, write_line, write_table
 from knowledge_bot.cli.progress import upload_progress
-from knowledge_bot.cli.settings import Connection
+from knowledge_bot.cli.settings import ServiceSettings
 from knowledge_bot.cli.terminal import write_stderr
 from knowledge_bot.cli.texts import Suggesting, read_text
 
@@ -37,7 +37,7 @@ _replace_option = click.option(
 
 
 def _adding(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that a `_Place` takes, and `--json`."""
+    """Add the options that a `_Destination` takes, and `--json`."""
     made: Callable[..., None] = click.pass_obj(command)
     return adding_to(_replace_option(as_json_option(made)))
 
@@ -64,7 +64,7 @@ def add() -> None:
 )
 @_adding
 def page(
-    connection: Connection,
+    service: ServiceSettings,
     url: str,
     name: str | None,
     headers: tuple[str, ...],
@@ -79,8 +79,8 @@ def page(
     kbot add page https://intranet.example/ --header @token.txt
     """  # noqa: D301 - \b is for click
     listed = _headers(headers)
-    with connection.client(needs_key=True) as client:
-        add_to = _Place(connection, client, **where)
+    with service.client(needs_key=True) as client:
+        add_to = _Destination(service, client, **where)
         with posting():
             source = add_to("create_webpage_source", name, url, url=url, headers=listed)
     _write_source(source, as_json=as_json)
@@ -92,7 +92,7 @@ def page(
 @click.option("--name", help="The source's name.  [default: the file's]")
 @_adding
 def text(
-    connection: Connection,
+    service: ServiceSettings,
     source: str | None,
     content: str | None,
     name: str | None,
@@ -113,8 +113,8 @@ def text(
     if source not in (None, "-") and not Path(source).exists():
         raise click.UsageError(f"there is no file {source}; pass a text itself as --content")
     body = content if source is None else read_text(source)
-    with connection.client(needs_key=True) as client:
-        add_to = _Place(connection, client, **where)
+    with service.client(needs_key=True) as client:
+        add_to = _Destination(service, client, **where)
         with posting():
             title = Path(source or "").name
             created = add_to("create_text_source", name, title, content=body or "")
@@ -140,7 +140,12 @@ def _files(_context: click.Context, _: click.Parameter, paths: tuple[str, ...]) 
 @click.option("--name", help="The source's name, for a single file.  [default: the file's]")
 @_adding
 def file(
-    connection: Connection, paths: tuple[str, ...], name: str | None, *, as_json: bool, **where: Any
+    service: ServiceSettings,
+    paths: tuple[str, ...],
+    name: str | None,
+    *,
+    as_json: bool,
+    **where: Any,
 ) -> None:
     """Upload files, one source each; `-` uploads stdin.
 
@@ -155,8 +160,8 @@ def file(
     if "-" in paths and not name:
         raise click.UsageError("`-` has no name of its own: pass --name, and no other file")
     ends: list[Exit] = []
-    with connection.client(needs_key=True) as client:
-        add_to = _Place(connection, client, **where)
+    with service.client(needs_key=True) as client:
+        add_to = _Destination(service, client, **where)
         for number, path in enumerate(paths, 1):
             try:
                 _write_source(_upload(add_to, path, name), as_json=as_json)
@@ -179,12 +184,12 @@ def file(
         raise Failed("Not every file was added; see above.", max(ends))
 
 
-class _Place:
+class _Destination:
     """Where sources are added: to collections, or in the place of a source."""
 
     def __init__(
         self,
-        connection: Connection,
+        service: ServiceSettings,
         client: "Client",
         collections: tuple[str, ...],
         replace: str | None,
@@ -193,7 +198,7 @@ class _Place:
         if self._old is not None and not collections:
             self._collections = tuple(one.id for one in self._old.collections)
         else:
-            self._collections = collections_to_add_to(connection, client, collections)
+            self._collections = collections_to_add_to(service, client, collections)
 
     def __call__(self, method: str, name: str | None, title: str, **content: Any) -> "Source":
         """Create a source, or replace the one that is named."""
@@ -204,7 +209,7 @@ class _Place:
         return source
 
 
-def _upload(add_to: _Place, path: str, name: str | None) -> "Source":
+def _upload(add_to: _Destination, path: str, name: str | None) -> "Source":
     content: str | BinaryIO = sys.stdin.buffer if path == "-" else path
     title = name or Path(path).name
     with posting(), upload_progress(title) as on_progress:

@@ -1,4 +1,4 @@
-"""`kbot ping`, `collections`, `bots`, `conversations`, `search`, `sources` and `api`."""
+"""`kbot ping`, `collections`, `bots`, `conversations`, `sources` and `api`."""
 
 import re
 from typing import TYPE_CHECKING, Any
@@ -8,14 +8,14 @@ import click
 from knowledge_bot.cli.exits import Exit, Failed, falling_back_to_stderr, posting
 from knowledge_bot.cli.ids import bot_ids, collections_option
 from knowledge_bot.cli.output import listing, write_bytes, write_text
-from knowledge_bot.cli.settings import Connection
+from knowledge_bot.cli.settings import ServiceSettings
 from knowledge_bot.cli.terminal import write_stderr
-from knowledge_bot.cli.texts import Suggesting, given_question, given_text
+from knowledge_bot.cli.texts import Suggesting, given_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from knowledge_bot import Bot, Collection, Conversation, Passage, SourceDetails
+    from knowledge_bot import Bot, Collection, Conversation, SourceDetails
     from knowledge_bot._endpoints import Method
 
 _METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
@@ -23,14 +23,14 @@ _METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 
 @click.command()
 @click.pass_obj
-def ping(connection: Connection) -> None:
+def ping(service: ServiceSettings) -> None:
     """Check that the service is alive.
 
     This says nothing about the key; `kbot bots` does, if the service requires one for reading.
 
     Example: kbot ping && echo "It is up."
     """
-    with connection.client() as client:
+    with service.client() as client:
         client.ping()
     write_text("pong")
 
@@ -38,24 +38,24 @@ def ping(connection: Connection) -> None:
 @click.command()
 @listing("id", "name")
 @click.pass_obj
-def collections(connection: Connection) -> "Sequence[Collection]":
+def collections(service: ServiceSettings) -> "Sequence[Collection]":
     """List the collections.
 
     Example: kbot collections --json | jq -r '.[].id'
     """
-    with connection.client() as client:
+    with service.client() as client:
         return client.list_collections()
 
 
 @click.command()
 @listing("id", "name")
 @click.pass_obj
-def bots(connection: Connection) -> "Sequence[Bot]":
+def bots(service: ServiceSettings) -> "Sequence[Bot]":
     """List the bots.
 
     Example: kbot bots | cut -f1
     """
-    with connection.client() as client:
+    with service.client() as client:
         return client.list_bots()
 
 
@@ -63,43 +63,13 @@ def bots(connection: Connection) -> "Sequence[Bot]":
 @click.argument("bot", shell_complete=bot_ids)
 @listing("id", "name")
 @click.pass_obj
-def conversations(connection: Connection, bot: str) -> "Sequence[Conversation]":
+def conversations(service: ServiceSettings, bot: str) -> "Sequence[Conversation]":
     """List the conversations of BOT, an id as in `kbot bots`.
 
     Example: kbot conversations bot_guide
     """
-    with connection.client() as client:
+    with service.client() as client:
         return client.list_conversations(bot)
-
-
-@click.command()
-@click.argument("query", metavar="QUESTION")
-@click.option("--bot", metavar="ID", shell_complete=bot_ids, help="In this bot's collections.")
-@collections_option("In this collection. Repeatable.  [default: in all]")
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 40),
-    default=5,
-    show_default=True,
-    help="How many passages at most.",
-)
-@listing("name", "text", "id")
-@click.pass_obj
-def search(
-    connection: Connection, query: str, bot: str | None, collections: tuple[str, ...], limit: int
-) -> "list[Passage]":
-    """Find the passages that fit a QUESTION best; no bot is asked.
-
-    QUESTION is `-` to read it from stdin. With --json a passage also has the id and the revision of
-    its source, its url and its score.
-
-    \b
-    kbot search "What does a reminder cost?"
-    kbot search "opening hours" --bot bot_guide --limit 3 --json | jq -r '.[].text'
-    """  # noqa: D301 - \b is for click
-    content = given_question(query)
-    with connection.client(needs_key=True) as client:
-        return client.search(content, bot_id=bot, collections=collections or None, limit=limit)
 
 
 def _detail(source: dict[str, Any]) -> str:
@@ -126,13 +96,16 @@ def sources() -> None:
 @_listing
 @click.pass_obj
 def list_(
-    connection: Connection, name: str | None, status: tuple[str, ...], collections: tuple[str, ...]
+    service: ServiceSettings,
+    name: str | None,
+    status: tuple[str, ...],
+    collections: tuple[str, ...],
 ) -> "list[SourceDetails]":
     """List the sources, the newest first.
 
     Example: kbot sources list --status failed
     """
-    with connection.client() as client:
+    with service.client() as client:
         return [*client.list_sources(name, status or None, collections or None)]
 
 
@@ -140,24 +113,24 @@ def list_(
 @click.argument("source_id", metavar="ID")
 @_listing
 @click.pass_obj
-def show(connection: Connection, source_id: str) -> "SourceDetails":
+def show(service: ServiceSettings, source_id: str) -> "SourceDetails":
     """Show a source, why it failed, and what was left out of it.
 
     Example: kbot sources show src_42 --json
     """
-    with connection.client() as client:
+    with service.client() as client:
         return client.get_source(source_id)
 
 
 @sources.command()
 @click.argument("source_ids", nargs=-1, required=True, metavar="ID...")
 @click.pass_obj
-def delete(connection: Connection, source_ids: tuple[str, ...]) -> None:
+def delete(service: ServiceSettings, source_ids: tuple[str, ...]) -> None:
     """Delete sources; one that is not there is fine. A ledger is not told: see `kbot ledger`.
 
     Example: kbot sources delete src_41 src_42
     """
-    with connection.client(needs_key=True) as client:
+    with service.client(needs_key=True) as client:
         for source_id in source_ids:
             with posting():
                 client.delete_source(source_id)
@@ -169,7 +142,7 @@ def delete(connection: Connection, source_ids: tuple[str, ...]) -> None:
 @click.argument("path")
 @click.option("--data", metavar="JSON", help="The body, sent as it is; `-` reads it from stdin.")
 @click.pass_obj
-def api(connection: Connection, method: "Method", path: str, data: str | None) -> None:
+def api(service: ServiceSettings, method: "Method", path: str, data: str | None) -> None:
     """Send one request and print the answer's body as it came.
 
     PATH is relative to the base URL. Bodies are sent as given: wrap them in "value", as the
@@ -186,7 +159,7 @@ def api(connection: Connection, method: "Method", path: str, data: str | None) -
 
     from knowledge_bot._endpoints import Request
 
-    with connection.client(needs_key=method != "GET") as client:
+    with service.client(needs_key=method != "GET") as client:
         if method == "GET":
             write_bytes(client._call(Request("GET", path, bytes)))  # noqa: SLF001 - the core's own
             return

@@ -14,7 +14,7 @@ from knowledge_bot.cli.exits import Exit, Failed, exit_of
 from knowledge_bot.cli.kbot import PLUGINS
 from knowledge_bot.cli.ledgers import ledger_option, open_ledger
 from knowledge_bot.cli.output import as_json_option, write_document, write_table, write_text
-from knowledge_bot.cli.settings import Connection, Setting
+from knowledge_bot.cli.settings import ServiceSettings, Setting
 
 if TYPE_CHECKING:
     from knowledge_bot import Client
@@ -58,10 +58,10 @@ def doctor(ctx: click.Context, ledger_address: str | None, as_json: bool) -> Non
     kbot doctor
     kbot --profile staging doctor --json | jq '.checks[] | select(.ok == false)'
     """  # noqa: D301 - \b is for click
-    connection: Connection = ctx.obj
-    settings = list(_settings(ctx, connection, ledger_address))
+    service: ServiceSettings = ctx.obj
+    settings = list(_settings(ctx, service, ledger_address))
     checks = [
-        *_checks_of_the_service(connection),
+        *_checks_of_the_service(service),
         _check_of_the_ledger(ledger_address),
         *_checks_of_the_commands(),
         *_checks_of_the_extras(),
@@ -83,19 +83,19 @@ def doctor(ctx: click.Context, ledger_address: str | None, as_json: bool) -> Non
 
 
 def _settings(
-    ctx: click.Context, connection: Connection, ledger_address: str | None
+    ctx: click.Context, service: ServiceSettings, ledger_address: str | None
 ) -> Iterator[_Setting]:
     named = _named_by(ctx, "ledger_address", "--ledger", "KNOWLEDGE_BOT_LEDGER")
     ledger = ("ledger", lambda: Setting(str(open_ledger(ledger_address)), named))
-    for name, read in (*connection.explained(), ledger):
+    for name, read in (*service.explained(), ledger):
         try:
             found = read()
         except (Failed, KnowledgeBotError):  # a check says why
             found = Setting("", "")
         yield _Setting(name, found.value or None, (found.value and found.origin) or None)
     timeout = _named_by(ctx.find_root(), "timeout", "--timeout", "")
-    yield _Setting("timeout", f"{connection.timeout:g} s", timeout)
-    yield from _proxies(connection)
+    yield _Setting("timeout", f"{service.timeout:g} s", timeout)
+    yield from _proxies(service)
     for name in _CERTIFICATES:
         if given := os.environ.get(name):
             yield _Setting("certificates", given, name)
@@ -106,11 +106,11 @@ def _named_by(ctx: click.Context, parameter: str, option: str, variable: str) ->
     return sources.get(ctx.get_parameter_source(parameter) or ParameterSource.DEFAULT, "default")
 
 
-def _proxies(connection: Connection) -> Iterator[_Setting]:
+def _proxies(service: ServiceSettings) -> Iterator[_Setting]:
     from knowledge_bot._transports import proxy_for
 
     try:
-        used = proxy_for(connection.address.value)
+        used = proxy_for(service.address.value)
     except (Failed, ValueError):  # ConfigurationError is a ValueError
         used = None
     for name in (spelled for one in _PROXIES for spelled in (one, one.lower())):
@@ -124,31 +124,31 @@ def _proxies(connection: Connection) -> Iterator[_Setting]:
         yield _Setting("proxy", shown + not_for, name)
 
 
-def _checks_of_the_service(connection: Connection) -> Iterator[_Check]:
+def _checks_of_the_service(service: ServiceSettings) -> Iterator[_Check]:
     try:
-        if not connection.address.value:
+        if not service.address.value:
             yield _Check("service", False, "No service is named: `kbot login` saves one.")
             return
-        key = connection.key.value
+        key = service.key.value
     except (Failed, KnowledgeBotError) as error:
-        yield _failed("settings", error)  # of the settings, or of the keyring alone
+        yield _failed("settings", error)
         return
     try:
-        opened = connection.client()
+        opened = service.client()
     except (Failed, KnowledgeBotError) as error:
         yield _failed("service", error)
         return
     with opened:
-        client = opened.with_options(timeout=min(connection.timeout, _PATIENCE))
+        client = opened.with_options(timeout=min(service.timeout, _PATIENCE))
         answers = _tried("service", lambda: _pinged(client))
         yield answers
         if not key:
-            yield _Check("key", False, connection.no_key(), Exit.ACCOUNT)
+            yield _Check("key", False, service.no_key(), Exit.ACCOUNT)
         if not answers.ok:
             return
         if key:
             yield _tried("key", lambda: f"With it the service lists {_bots(client)}.")
-        yield _collections(connection, client)
+        yield _collections(service, client)
         yield from _extensions(client)
 
 
@@ -174,8 +174,8 @@ def _bots(client: "Client") -> str:
     return "1 bot" if count == 1 else f"{count} bots"
 
 
-def _collections(connection: Connection, client: "Client") -> _Check:
-    wanted = connection.collections(()).value
+def _collections(service: ServiceSettings, client: "Client") -> _Check:
+    wanted = service.collections(()).value
     missing: list[str] = []
 
     def what() -> str:

@@ -8,15 +8,7 @@ from typing import IO, Any
 
 import click
 
-from knowledge_bot import (
-    AuthenticationError,
-    ConfigurationError,
-    Delivery,
-    KnowledgeBotError,
-    PaymentRequiredError,
-    PermissionDeniedError,
-)
-from knowledge_bot._profiles import ProfileError
+from knowledge_bot import ConfigurationError, Delivery, KnowledgeBotError
 from knowledge_bot.cli.terminal import give_up, printable, write_stderr
 
 
@@ -105,17 +97,14 @@ def falling_back_to_stderr(text: str, code: Exit = Exit.UNKNOWN) -> Iterator[Non
 
 def exit_of(error: KnowledgeBotError) -> Exit:
     """Return the exit code for an error of a call that created nothing."""
-    about = error.about if isinstance(error, ProfileError) else ""
-    if is_account_error(error) or about == "key":
+    if is_account_error(error):
         return Exit.ACCOUNT
-    if about == "disk":
-        return Exit.FAILED
     return Exit.USAGE if isinstance(error, ConfigurationError) else Exit.FAILED
 
 
 def is_account_error(error: BaseException) -> bool:
     """Return whether every other call would be refused for the same reason."""
-    return isinstance(error, AuthenticationError | PaymentRequiredError | PermissionDeniedError)
+    return getattr(error, "status_code", None) in (401, 402, 403)
 
 
 @contextmanager

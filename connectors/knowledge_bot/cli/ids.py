@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from knowledge_bot._profiles import ProfileError, read_settings
+from knowledge_bot import ConfigurationError
+from knowledge_bot._profiles import read_profiles
 from knowledge_bot.cli.exits import Exit, Failed
-from knowledge_bot.cli.settings import Connection
+from knowledge_bot.cli.settings import ServiceSettings
 from knowledge_bot.cli.terminal import one_line, write_stderr
 
 if TYPE_CHECKING:
@@ -33,14 +34,14 @@ _HARMLESS_WORD = re.compile(r"[\w.-]+", re.ASCII)
 
 
 def collections_to_add_to(
-    connection: Connection, client: "Client", given: tuple[str, ...], *, quiet: bool = False
+    service: ServiceSettings, client: "Client", given: tuple[str, ...], *, quiet: bool = False
 ) -> tuple[str, ...]:
     """Return the ids of the collections that are named somewhere, or of the only one there is.
 
     Raises:
         Failed: none is named, and the service has several, or none.
     """
-    if named := connection.collections(given).value:
+    if named := service.collections(given).value:
         return named
     only = _only(
         client.list_collections(),
@@ -82,12 +83,12 @@ def _completing(find: "Callable[[Client, click.Context], Sequence[Any]]") -> Any
         if param.nargs != 1 and ctx.params.get(str(param.name)):
             return []  # of several words, only the first can be an id
         options, found = ctx.find_root().params, list[Any]()
-        connection = Connection(
+        service = ServiceSettings(
             options.get("base_url"), options.get("profile"), timeout=_SECONDS_TO_COMPLETE
         )
 
         def ask() -> None:
-            with suppress(BaseException), connection.client() as client:
+            with suppress(BaseException), service.client() as client:
                 found.extend(find(client, ctx))
 
         with warnings.catch_warnings():
@@ -119,8 +120,10 @@ def profile_names(
 ) -> "list[CompletionItem]":
     """Complete a profile's name."""
     try:
-        profiles = read_settings().profiles.values()
-    except ProfileError:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            profiles = read_profiles().values()
+    except ConfigurationError:
         return []
     return _items(((one.name, one.base_url) for one in profiles), incomplete)
 

@@ -14,7 +14,7 @@ from knowledge_bot.cli.exits import Exit, Failed
 from knowledge_bot.cli.ids import adding_to, collections_to_add_to
 from knowledge_bot.cli.ledgers import ledger_option, open_ledger
 from knowledge_bot.cli.output import quiet_option
-from knowledge_bot.cli.settings import Connection
+from knowledge_bot.cli.settings import ServiceSettings
 from knowledge_bot.cli.texts import Suggesting, time_option
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ def _ingestion(find: Callable[..., Iterable[object]]) -> Callable[..., None]:
     """Make a command of a function that finds items: add the common options, and ingest."""
 
     def command(
-        connection: Connection,
+        service: ServiceSettings,
         /,
         *,
         collections: tuple[str, ...],
@@ -195,7 +195,7 @@ def _ingestion(find: Callable[..., Iterable[object]]) -> Callable[..., None]:
         watch: bool = False,
         **given: Any,
     ) -> None:
-        from knowledge_bot.cli.run import Session
+        from knowledge_bot.cli.run import ReportedRuns
         from knowledge_bot.ingest import Ingestion, LedgerError
 
         how = {name: given.pop(name) for name in set(given) & set(Ingestion.__dataclass_fields__)}
@@ -208,18 +208,18 @@ def _ingestion(find: Callable[..., Iterable[object]]) -> Callable[..., None]:
             ledger = open_ledger(ledger_address, for_writing=not how["dry_run"])
             if "exclude" in given and "path" in given:
                 given["exclude"] += (*_OUTPUTS, *_files_of(ledger))
-            with connection.client(needs_key=not how["dry_run"]) as client:
-                wanted = collections_to_add_to(connection, client, collections, quiet=quiet)
+            with service.client(needs_key=not how["dry_run"]) as client:
+                wanted = collections_to_add_to(service, client, collections, quiet=quiet)
                 options = Ingestion(collections=wanted, ledger=ledger, **how)
-                session = Session(
+                runs = ReportedRuns(
                     client, options, as_json=as_json, quiet=quiet, ledger_address=ledger_address
                 )
                 if watch:
                     from knowledge_bot.cli.watching import watch_and_ingest
 
-                    watch_and_ingest(session, given["path"], partial(find, **given))
+                    watch_and_ingest(runs, given["path"], partial(find, **given))
                 else:
-                    session.end(session.run(find(**given)))
+                    runs.end(runs.run(find(**given)))
         except LedgerError as error:
             raise Failed(f"Nothing was sent: {error}", Exit.SOME_FAILED) from None
 

@@ -24,7 +24,7 @@ from knowledge_bot.cli.settings import (
     API_KEY_VARIABLE,
     BASE_URL_VARIABLE,
     COLLECTION_VARIABLE,
-    Connection,
+    ServiceSettings,
 )
 from knowledge_bot.cli.terminal import give_up, write_stderr
 from knowledge_bot.cli.texts import Suggesting
@@ -32,8 +32,6 @@ from knowledge_bot.errors import MissingExtraError
 
 _COMMANDS = {
     "login": "login:login",
-    "logout": "login:logout",
-    "profiles": "login:profiles",
     "doctor": "doctor:doctor",
     "ping": "calling:ping",
     "collections": "calling:collections",
@@ -41,16 +39,12 @@ _COMMANDS = {
     "conversations": "calling:conversations",
     "ask": "asking:ask",
     "chat": "asking:chat",
-    "search": "calling:search",
     "check": "checking:check",
     "add": "adding:add",
     "sources": "calling:sources",
     "ingest": "ingesting:ingest",
     "ledger": "ledgers:ledger",
     "api": "calling:api",
-    "conformance": "conformance:conformance",
-    "completion": "manual:completion",
-    "man": "manual:man",
 }
 
 # Commands of other packages, such as `kbot serve`, and the extra that brings each of ours.
@@ -162,7 +156,7 @@ class _Kbot(Suggesting):
     metavar="NAME",
     shell_complete=profile_names,
     help="Use this profile of `kbot login`, whatever the environment says.  [default: "
-    "KBOT_PROFILE, or the default one of `kbot profiles`]",
+    "KBOT_PROFILE, or default]",
 )
 @click.option(
     "--base-url",
@@ -199,7 +193,7 @@ def main(
     Data goes to stdout, everything else to stderr. Lists are tables on a terminal and lines of
     tab-separated values in a pipe; --json prints JSON. `-` stands for stdin.
     """  # noqa: D301 - \b is for click
-    ctx.obj = Connection(base_url, profile, timeout)
+    ctx.obj = ServiceSettings(base_url, profile, timeout)
     if verbose:
         _log_to_stderr(ctx)
 

@@ -21,7 +21,7 @@ from knowledge_bot.cli.terminal import write_stderr
 from knowledge_bot.cli.texts import Suggesting, read_lines
 
 if TYPE_CHECKING:
-    from knowledge_bot.cli.settings import Connection
+    from knowledge_bot.cli.settings import ServiceSettings
     from knowledge_bot.ingest import Entry, Ledger, LedgerCounts, SupersededSource
 
 
@@ -163,7 +163,7 @@ def superseded(kept: "Ledger") -> "Iterable[SupersededSource]":
 @as_json_option
 @click.pass_obj
 def prune(
-    connection: "Connection",
+    service: "ServiceSettings",
     *,
     plan: TextIO | None,
     approved: BinaryIO | None,
@@ -184,7 +184,7 @@ def prune(
 
     kept = open_ledger(ledger_address)
     if approved is not None:
-        from knowledge_bot.cli.run import Session
+        from knowledge_bot.cli.run import ReportedRuns
         from knowledge_bot.ingest import Ingestion
 
         if plan is not None or excluded:
@@ -194,9 +194,9 @@ def prune(
             write_stderr("The plan is empty: there is nothing to remove.")
             return
         kept.status()  # raises where there is no ledger, instead of making one
-        with connection.client() as client:
+        with service.client() as client:
             options = Ingestion(collections=read.collections, ledger=kept, prune=read)
-            session = Session(
+            runs = ReportedRuns(
                 client,
                 options,
                 as_json=as_json,
@@ -205,13 +205,13 @@ def prune(
                 nothing="The ledger knows nothing of the plan any more: it was removed before, or "
                 "this is another ledger.",
             )
-            session.end(session.run(()))
+            runs.end(runs.run(()))
         return
-    service = None
+    address = None
     if len({counts.service for counts in kept.status()}) > 1:
-        with connection.client() as client:
-            service = client.base_url
-    made = kept.prune_plan(service=service, excluded=excluded)
+        with service.client() as client:
+            address = client.base_url
+    made = kept.prune_plan(service=address, excluded=excluded)
     if plan is not None:
         plan.write(f"{made.to_json()}\n")
     if as_json:

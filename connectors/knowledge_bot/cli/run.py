@@ -32,7 +32,7 @@ _LATER = (
 )
 
 
-class Session:
+class ReportedRuns:
     """Ingests the same items once, or again and again with --watch, and reports each run.
 
     Args:

@@ -14,8 +14,8 @@ from knowledge_bot._profiles import (
     FILE_VARIABLE,
     PROFILE_VARIABLE,
     Profile,
-    Settings,
-    read_settings,
+    find,
+    read_profiles,
     same_service,
     settings_file,
 )
@@ -40,7 +40,7 @@ class Setting(NamedTuple, Generic[T]):
 
 
 @dataclass(frozen=True)
-class Connection:
+class ServiceSettings:
     """Which service a command talks to, with which key: the options before the command's name."""
 
     base_url: str | None
@@ -82,18 +82,18 @@ class Connection:
         return self.profile or os.environ.get(PROFILE_VARIABLE) or None
 
     @cached_property
-    def settings(self) -> Settings:
-        """What `kbot login` kept; raises `ProfileError` where the file cannot be used."""
-        return read_settings()
+    def profiles(self) -> dict[str, Profile]:
+        """What `kbot login` kept; raises `ConfigurationError` where the file cannot be used."""
+        return read_profiles()
 
     @cached_property
     def saved(self) -> Profile | None:
         """The profile to use; None where none is kept.
 
         Raises:
-            ProfileError: there is no profile of that name, or the file cannot be used.
+            ConfigurationError: there is no profile of that name, or the file cannot be used.
         """
-        return self.settings.find(self.profile_name)
+        return find(self.profiles, self.profile_name)
 
     @cached_property
     def address(self) -> Setting[str]:
@@ -110,11 +110,10 @@ class Connection:
         """The key of the service; empty where none is known for it.
 
         Raises:
-            ProfileError: the file or the keyring cannot be used.
+            ConfigurationError: the file cannot be used.
         """
-        return self._of_the_service(
-            os.environ.get(API_KEY_VARIABLE, ""), API_KEY_VARIABLE, Profile.key
-        )
+        named = os.environ.get(API_KEY_VARIABLE, "")
+        return self._of_the_service(named, API_KEY_VARIABLE, lambda saved: saved.api_key)
 
     def collections(self, given: tuple[str, ...]) -> Setting[tuple[str, ...]]:
         """Return the collections to add to: of the option, the environment, or the profile."""
@@ -125,7 +124,7 @@ class Connection:
 
     def _of_the_service(self, named: T, variable: str, kept: Callable[[Profile], T]) -> Setting[T]:
         """Return what belongs to the service alone: of the environment, or of the profile."""
-        # With all in the environment, a file that is broken or unsafe does not matter.
+        # With all in the environment, a file that is broken does not matter.
         if named and not self.profile:
             return Setting(named, variable)
         if self.saved and self.saved.serves(self.address.value) and (found := kept(self.saved)):
@@ -140,11 +139,11 @@ class Connection:
         """Say that there is no key for the service, and where there is one for another."""
         base_url = self.address.value
         ways = "Do `kbot login`, or set KNOWLEDGE_BOT_API_KEY. Nothing was sent."
-        kept = self.settings.profiles.values()
+        kept = self.profiles.values()
         if fitting := next((one for one in kept if one.serves(base_url)), None):
             if fitting != self.saved:
                 return f"No API key for {base_url} here; --profile {fitting.name} has one. {ways}"
-        elif self.saved is not None and (self.saved.api_key or self.saved.keyring):
+        elif self.saved is not None and self.saved.api_key:
             return (
                 f"No API key for {base_url}: the one in {settings_file()} is for "
                 f"{self.saved.base_url}. {ways}"
@@ -154,8 +153,8 @@ class Connection:
     def explained(self) -> "Iterator[tuple[str, Callable[[], Setting[str]]]]":
         """Yield each setting's name and a function that returns its value and its origin.
 
-        A value never shows the key; where the file or the keyring cannot be used, the function
-        raises `ProfileError`.
+        A value never shows the key; where the file cannot be used, the function raises
+        `ConfigurationError`.
         """
 
         def profile() -> Setting[str]:
@@ -163,17 +162,13 @@ class Connection:
                 return Setting(self.profile_name, "--profile" if self.profile else PROFILE_VARIABLE)
             return Setting(self.saved.name if self.saved else "", "default of the file")
 
-        def key() -> Setting[str]:
-            kept = self.key.origin.startswith("profile") and self.saved and self.saved.keyring
-            return Setting("set" * bool(self.key.value), "keyring, " * bool(kept) + self.key.origin)
-
         file = settings_file()
         shown = str(file) if file.exists() else f"{file} (not there)"
         named_by = FILE_VARIABLE if os.environ.get(FILE_VARIABLE) else "default"
         yield "file", lambda: Setting(shown, named_by)
         yield "profile", profile
         yield "address", lambda: self.address
-        yield "key", key
+        yield "key", lambda: Setting("set" * bool(self.key.value), self.key.origin)
         found = self.collections
         yield "collections", lambda: Setting(" ".join(found(()).value), found(()).origin)
 

@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterable
 
 from knowledge_bot._signals import stop_on_signals
 from knowledge_bot.cli.exits import Exit, Failed
-from knowledge_bot.cli.run import Session, exit_of
+from knowledge_bot.cli.run import ReportedRuns, exit_of
 from knowledge_bot.cli.terminal import write_stderr
 from knowledge_bot.ingest import Report, watch_folder
 
 
-def watch_and_ingest(session: Session, folder: str, find: Callable[[], Iterable[object]]) -> None:
+def watch_and_ingest(runs: ReportedRuns, folder: str, find: Callable[[], Iterable[object]]) -> None:
     """Ingest what is found below the folder, now and after each change, until a signal.
 
     Raises:
@@ -20,19 +20,19 @@ def watch_and_ingest(session: Session, folder: str, find: Callable[[], Iterable[
 
     def run(items: Iterable[object]) -> Report:
         nonlocal code
-        report = session.run(items)
-        if session.stop.is_set() or (report.stopped and not report.stopped.may_pass):
-            session.end(report)
+        report = runs.run(items)
+        if runs.stop.is_set() or (report.stopped and not report.stopped.may_pass):
+            runs.end(report)
         code = exit_of(report)
         if code is not Exit.DONE:
-            write_stderr(f"Error: {session.conclusion(report)}")
-        session.say(f"Watching {folder}; Ctrl-C ends it.")
+            write_stderr(f"Error: {runs.conclusion(report)}")
+        runs.say(f"Watching {folder}; Ctrl-C ends it.")
         return report
 
     def away() -> None:
-        session.say(f"{folder} is not there: waiting until it is back; Ctrl-C ends it.")
+        runs.say(f"{folder} is not there: waiting until it is back; Ctrl-C ends it.")
 
-    with stop_on_signals(session.stop.set):
-        watch_folder(folder, find, run, stop=session.stop, on_away=away)
+    with stop_on_signals(runs.stop.set):
+        watch_folder(folder, find, run, stop=runs.stop, on_away=away)
     message = "Interrupted while nothing was under way."
     raise Failed(message, Exit.INTERRUPTED if code is Exit.DONE else code)

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from knowledge_bot import Client, KnowledgeBotError
 from knowledge_bot.cli.exits import Failed
-from knowledge_bot.cli.run import Session
+from knowledge_bot.cli.run import ReportedRuns
 from knowledge_bot.cli.terminal import write_stderr
 from knowledge_bot.cli.watching import watch_and_ingest
 from knowledge_bot.ingest import File, Ingestion, LedgerError, from_folder
@@ -88,7 +88,7 @@ class Feeding:
                 "--watch`, or delete them with `kbot sources delete`; or take another data folder "
                 "with --data"
             )
-        self._session: Session | None = None
+        self._session: ReportedRuns | None = None
         self._thread = threading.Thread(target=self._run, name="feeding", daemon=True)
 
     def __enter__(self) -> Self:
@@ -103,7 +103,7 @@ class Feeding:
         """Begin, when the service answers."""
         self._client = Client(key, self._base_url)
         ledger = shlex.quote(self._ledger)
-        self._session = Session(
+        self._session = ReportedRuns(
             self._client,
             self._options,
             as_json=False,

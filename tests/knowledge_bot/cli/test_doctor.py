@@ -49,7 +49,7 @@ def test_options_and_profiles_are_named_as_where_it_comes_from(
 ):
     settings_file.parent.mkdir()
     settings_file.write_text(
-        f'[profiles.work]\nbase_url = "{service.base_url}"\napi_key = "{KEY}"\n'
+        f'[work]\nbase_url = "{service.base_url}"\napi_key = "{KEY}"\n'
         'collections = ["col_handbook"]\n'
     )
     settings_file.chmod(0o600)

@@ -82,7 +82,7 @@ def test_so_is_what_nobody_reads_any_more(program, answering, line, code, told):
     "line",
     [
         *("bots", "bots --json", "ping", "api GET /bots", "doctor"),
-        *("--help", "--version", "ask --help", "ingest folder --help", "man", "completion zsh"),
+        *("--help", "--version", "ask --help", "ingest folder --help"),
     ],
 )
 def test_a_stdout_that_cannot_be_written_is_a_sentence(shell, answering, line, where):
