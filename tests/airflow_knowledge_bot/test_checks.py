@@ -14,7 +14,7 @@ from airflow_knowledge_bot._compat import AirflowException, AirflowFailException
 from airflow_knowledge_bot.operators import KnowledgeBotCheckOperator
 from answering_bot import KEYS, ONCE, OPENING, PARKING, RIGHT, StateStore, TaskInstance
 from calls import KEY
-from knowledge_bot.checks import Expectation, Question
+from knowledge_bot.checks import Question
 from scripted_server import answer, close, silence
 
 
@@ -149,11 +149,6 @@ def objects():
     return [Question(**OPENING), Question(ask=PARKING["ask"], contains="behind")]
 
 
-def expectations():
-    one = Expectation(kind="contains_all", values=("NINE",), case_sensitive=True, negated=True)
-    return [{"ask": OPENING["ask"], "expectations": [one]}]
-
-
 @pytest.mark.parametrize(
     "questions",
     [
@@ -162,9 +157,8 @@ def expectations():
         objects(),
         [OPENING, *objects()[1:]],
         iter([OPENING, PARKING]),
-        expectations(),
     ],
-    ids=["dicts", "a tuple", "objects", "both", "an iterator", "expectations"],
+    ids=["dicts", "a tuple", "objects", "both", "an iterator"],
 )
 def test_questions_may_be(bot, questions):
     assert run(checking(questions=questions))["ok"]

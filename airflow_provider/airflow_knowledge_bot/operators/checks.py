@@ -44,9 +44,9 @@ class KnowledgeBotCheckOperator(ServiceTask, BaseOperator):
         questions: what is asked and what the answers must hold (templated): dicts with the fields
             of a `knowledge_bot.checks.Question`, such as `{"ask": …, "contains": …}`, the list of
             such dicts that an upstream task returns, or `Question`s, which are not templated.
-        file: a file of questions instead, `.toml`, `.jsonl`, or promptfoo's `.yaml`: a path on the
-            worker, the address of an object (`s3://connection@bucket/key`), or an
-            `ObjectStoragePath` (templated; what is in the file is not).
+        file: a file of questions instead, `.toml` or `.jsonl`: a path on the worker, the address
+            of an object (`s3://connection@bucket/key`), or an `ObjectStoragePath` (templated; what
+            is in the file is not).
         min_pass: the share of the questions that has to pass, 0 to 1.
         wait: for how many seconds a question that has not passed is asked again; 0: each is asked
             once. The task holds its worker's slot meanwhile; `KnowledgeBotAnswerSensor` does not.
