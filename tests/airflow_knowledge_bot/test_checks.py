@@ -182,18 +182,10 @@ def test_a_dict_s_texts_are_templates_and_an_object_is_taken_as_it_is(bot):
 
 
 TOML = '[[questions]]\nask = "When do you open?"\ncontains = "nine"\n'
-PROMPTFOO = """
-tests:
-  - vars: {question: 'When do you open?'}
-    assert: [{type: icontains, value: nine}]
-"""
 
 
 @pytest.mark.parametrize("kind", [str, lambda path: path, "file://{}".format, ObjectStoragePath])
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [("q.toml", TOML), ("q.jsonl", json.dumps(OPENING)), ("q.yaml", PROMPTFOO)],
-)
+@pytest.mark.parametrize(("name", "text"), [("q.toml", TOML), ("q.jsonl", json.dumps(OPENING))])
 def test_a_file_may_be_a_path_an_address_or_an_object(bot, tmp_path, kind, name, text):
     (tmp_path / name).write_text(text)
     given = tmp_path / name
