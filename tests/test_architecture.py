@@ -70,9 +70,7 @@ USERS_OF_THE_SERVICES_INSIDES = {
     "tests/docs/test_blocks.py",
     "tests/docs/test_settings.py",
     "tests/llama_index_knowledge_bot/test_prompts.py",
-    "tests/support/document_files.py",
     "tests/support/kill_pruning.py",
-    "tests/support/serve_command.py",
 }
 
 

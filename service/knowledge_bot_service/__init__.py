@@ -5,9 +5,11 @@ loaded on first use, since every start of `kbot` imports this package, even with
 `serve`.
 """
 
+from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from knowledge_bot.adapters import lazy_names, require
+from knowledge_bot.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from knowledge_bot_service.config.settings import SettingsError
@@ -17,10 +19,22 @@ if TYPE_CHECKING:
 __all__ = ["LocalService", "LocalServiceError", "Service", "SettingsError", "SourceState"]
 
 _HOMES = {
-    "config.settings": ("SettingsError",),
-    "run.local": ("LocalService", "LocalServiceError", "Service"),
-    "store.sources": ("SourceState",),
+    "LocalService": "run.local",
+    "LocalServiceError": "run.local",
+    "Service": "run.local",
+    "SettingsError": "config.settings",
+    "SourceState": "store.sources",
 }
+_NEEDED = (
+    "charset_normalizer",
+    "fastapi",
+    "lxml",
+    "pypdf",
+    "python_multipart",
+    "snowballstemmer",
+    "trafilatura",
+    "uvicorn",
+)
 
 
 def require_extra() -> None:
@@ -29,18 +43,19 @@ def require_extra() -> None:
     Raises:
         MissingExtraError: it is not.
     """
-    require(
-        __name__,
-        "serve",
-        "charset_normalizer",
-        "fastapi",
-        "lxml",
-        "pypdf",
-        "python_multipart",
-        "snowballstemmer",
-        "trafilatura",
-        "uvicorn",
-    )
+    for module in _NEEDED:
+        if find_spec(module) is None:
+            raise MissingExtraError(__name__, "serve", module)
 
 
-__getattr__, __dir__ = lazy_names(__name__, _HOMES, require_extra)
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    require_extra()
+    value: object = getattr(import_module(f".{_HOMES[name]}", __name__), name)
+    globals()[name] = value  # found without this function from now on
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -9,7 +9,7 @@ from every_test import *  # noqa: F403 - fixtures and hooks are found by their n
 from every_test import _no_measuring_of_children, _no_service_of_the_user  # noqa: F401 - as above
 from in_process import InProcess
 from knowledge_bot_service import LocalService
-from knowledge_bot_service.store.database import Database
+from knowledge_bot_service.store.database import ServiceDatabase
 from service_calls import BOTS, COLLECTIONS, client_of
 
 
@@ -61,6 +61,6 @@ def served_http(served):
 @pytest.fixture
 def database(tmp_path):
     """A database without anything else of a service."""
-    database = Database(tmp_path / "test.sqlite3")
+    database = ServiceDatabase(tmp_path / "test.sqlite3")
     yield database
     database.close()

@@ -25,11 +25,16 @@ from knowledge_bot import Client
 from knowledge_bot.transcripts import Turn, render
 from knowledge_bot_service import LocalService
 from knowledge_bot_service.answers.answerer import REFUSAL, UNSURE
-from knowledge_bot_service.answers.conversations import CONTEXT_EXCHANGES, SOURCES, Asked, Exchange
+from knowledge_bot_service.answers.conversations import (
+    CONTEXT_EXCHANGES,
+    SOURCES,
+    AskedQuestion,
+    Exchange,
+)
 from knowledge_bot_service.answers.finding import Finder
 from knowledge_bot_service.config.folder import database_file
 from knowledge_bot_service.index.search import Search
-from knowledge_bot_service.store.database import Database
+from knowledge_bot_service.store.database import ServiceDatabase
 
 COLLECTION, BOT = "col_default", "bot_default"
 SETS = "KNOWLEDGE_BOT_QUESTION_SETS"
@@ -138,12 +143,12 @@ def follow_ups(folder: Path, figures: list[Figure], rows: list[dict[str, Any]]) 
             goes_on = [
                 (follow_up_named(client, task)[0], goes_on_named(client, task)) for task in longer
             ]
-        with closing(Database(database_file(Path(name)))) as database:
+        with closing(ServiceDatabase(database_file(Path(name)))) as database:
             finder = Finder(Search(database))
             for task in data["tasks"]:
                 before = exchanges_of(task["history"])
                 found = [
-                    finder.find(Asked(task["question"], task["question"], given), (1,))
+                    finder.find(AskedQuestion(task["question"], task["question"], given), (1,))
                     for given in (before, ())
                 ]
                 with_turns, without = (

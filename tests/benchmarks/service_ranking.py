@@ -23,7 +23,7 @@ from knowledge_bot_service.answers.finding import LOOKED_AT, Finder
 from knowledge_bot_service.answers.ranking import WEIGHTS, Numbers
 from knowledge_bot_service.config.folder import database_file
 from knowledge_bot_service.index.search import Search
-from knowledge_bot_service.store.database import Database
+from knowledge_bot_service.store.database import ServiceDatabase
 
 QUESTIONS = Path(__file__).with_name("questions")
 STEPS, RATE = 400, 0.1
@@ -62,7 +62,7 @@ def candidates(folder: Path) -> Iterator[Asked]:
         if not (folder / name).is_dir():
             continue
         data = json.loads(file.read_text(encoding="utf-8"))
-        with closing(Database(database_file(folder / name))) as database:
+        with closing(ServiceDatabase(database_file(folder / name))) as database:
             finder = Finder(Search(database))
             for question in data.get("answered") or data["questions"]:
                 found = finder.find(asked_in(question["question"]), (1,), LOOKED_AT)

@@ -8,11 +8,10 @@ from docs.pages import DOCS
 from knowledge_bot_service.config import settings
 
 SECTIONS = {
-    settings.Settings: "",
-    settings.Limits: "",
+    settings.ServiceSettings: "",
+    settings.LimitSettings: "",
     settings.KeySettings: "",
     settings.AnswersSettings: "",
-    settings.RefetchSettings: "",
     settings.CollectionSettings: "`[[collections]]` ",
     settings.BotSettings: "`[[bots]]` ",
 }
@@ -23,7 +22,7 @@ ROWS = re.findall(
 
 @pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.__name__)
 def test_every_setting_has_a_row(section):
-    tables = {"limits", "keys", "collections", "bots", "answers", "refetch"}
-    names = set(section.model_fields) - (tables if section is settings.Settings else set())
+    tables = {"limits", "keys", "collections", "bots", "answers"}
+    names = set(section.model_fields) - (tables if section is settings.ServiceSettings else set())
     missing = {name for name in names if f"{SECTIONS[section]}`{name}`" not in ROWS}
     assert not missing

@@ -64,10 +64,14 @@ class InProcess:
 class OnAPort(InProcess):
     """The same at an address that other programs reach: a second less than a `LocalService`."""
 
+    def __init__(self, data: Path | None = None, *, port: int = 0, **declared: Any) -> None:
+        super().__init__(data, **declared)
+        self._port = port
+
     def start(self) -> None:
         """Start it, and return when it answers."""
         super().start()
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=2048)
+        self._listener = socket.create_server(("127.0.0.1", self._port), backlog=2048)
         self.base_url = f"http://127.0.0.1:{self._listener.getsockname()[1]}/public/v1"
         # The service has started, in the loop in which it is served.
         self._server = uvicorn.Server(

@@ -8,11 +8,11 @@ from typing import Final, Self
 from pydantic import BaseModel, ConfigDict
 
 from knowledge_bot.models import Message
-from knowledge_bot_service.answers.conversations import SOURCES, Asked
+from knowledge_bot_service.answers.conversations import SOURCES, AskedQuestion
 from knowledge_bot_service.answers.finding import Finder
 from knowledge_bot_service.answers.ranking import Ranked
 from knowledge_bot_service.answers.windows import WINDOW, window
-from knowledge_bot_service.config.refusals import RefusedError
+from knowledge_bot_service.config.refusals import RefusedRequestError
 from knowledge_bot_service.readers.analyzer import small_talk
 from knowledge_bot_service.readers.analyzer.questions import SmallTalk
 
@@ -36,7 +36,7 @@ _REPLIES: Final[dict[SmallTalk, str]] = {
 }
 
 
-class NoAnswerError(RefusedError):
+class ModelFailedError(RefusedRequestError):
     """The language model gave no answer, and the question was not stored.
 
     Args:
@@ -105,7 +105,7 @@ class AnsweredMessage(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class WordedAnswer:
     """An answer.
 
     Attributes:
@@ -162,7 +162,7 @@ class Answerer:
     def __init__(self, finder: Finder) -> None:
         self._finder = finder
 
-    def answer(self, asked: Asked, collections: Sequence[int]) -> Answer:
+    def answer(self, asked: AskedQuestion, collections: Sequence[int]) -> WordedAnswer:
         """Answer with a part of the best passage, then the names of the sources.
 
         Where another passage is nearly as good, and always where it is not sure that any of them
@@ -177,10 +177,10 @@ class Answerer:
             with `UNSURE` when none is sure to answer it.
         """
         if said := small_talk(asked.question):
-            return Answer(_REPLIES[said], found=None)
+            return WordedAnswer(_REPLIES[said], found=None)
         found = self._finder.find(asked, collections)
         if not found.is_near:
-            return Answer(REFUSAL, found=False)
+            return WordedAnswer(REFUSAL, found=False)
         best, *others = found.passages
         chosen, shown = [best], [_window(best, WINDOW)]
         if others and (not found.is_found or others[0].score >= best.score - _NEAR):
@@ -191,7 +191,7 @@ class Answerer:
         words = "\n\n".join(dict.fromkeys(shown))
         if not found.is_found:
             words = f"{UNSURE}\n\n{words}"
-        return Answer.citing(words, chosen, found.passages, found=found.is_found)
+        return WordedAnswer.citing(words, chosen, found.passages, found=found.is_found)
 
 
 def _window(passage: Ranked, room: int) -> str:

@@ -12,7 +12,7 @@ from knowledge_bot.transcripts import Turn, read
 from knowledge_bot_service.answers.prompts import question_in, told_in
 from knowledge_bot_service.config.refusals import UnknownError
 from knowledge_bot_service.config.storage import StorageError
-from knowledge_bot_service.store.database import Database
+from knowledge_bot_service.store.database import ServiceDatabase
 from knowledge_bot_service.store.idempotency import Done
 
 # How many earlier exchanges a question is understood with, of how many turns at most: those of an
@@ -40,7 +40,7 @@ class Exchange:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedQuestion:
     """What a message asks, and what it is understood with.
 
     Attributes:
@@ -57,7 +57,7 @@ class Asked:
     instructions: Sequence[str] = ()
 
 
-def asked_in(content: str, said: Sequence[Turn] = ()) -> Asked:
+def asked_in(content: str, said: Sequence[Turn] = ()) -> AskedQuestion:
     """What a message asks: the question of the prompt or of the transcript that it is.
 
     Args:
@@ -75,7 +75,7 @@ def asked_in(content: str, said: Sequence[Turn] = ()) -> Asked:
     told, question = told_in(question_in(message))
     if told:
         exchanges.append(Exchange(told, ""))
-    return Asked(
+    return AskedQuestion(
         question=question,
         message=message,
         before=tuple(exchanges[-CONTEXT_EXCHANGES:]),
@@ -105,7 +105,7 @@ def _exchange(questions: Iterable[str], replies: Iterable[str]) -> Exchange:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class RowPage:
     """Some rows of a longer list; `next` is the `before` of those that follow, None at the end."""
 
     rows: list[dict[str, Any]]
@@ -123,14 +123,14 @@ class _Unstored:
     insert: Callable[[sqlite3.Connection], None]
 
 
-class Conversations:
+class ConversationStore:
     """The conversations of a service, on its database. Times are integer milliseconds since 1970.
 
     Args:
         database: where everything is kept.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: ServiceDatabase) -> None:
         self._database = database
         self._unstored: dict[str, _Unstored] = {}
 
@@ -141,7 +141,7 @@ class Conversations:
         )
         return [(row["public_id"], row["name"]) for row in rows]
 
-    def page_of_bot(self, bot: str, before: int | None, limit: int) -> Page:
+    def page_of_bot(self, bot: str, before: int | None, limit: int) -> RowPage:
         """Some of a bot's conversations, newest first: `id`, `name` and `created_at`.
 
         Args:
@@ -157,7 +157,9 @@ class Conversations:
         )
         return _page(rows.fetchall(), limit)
 
-    def page_of_messages(self, bot: str, conversation: str, before: int | None, limit: int) -> Page:
+    def page_of_messages(
+        self, bot: str, conversation: str, before: int | None, limit: int
+    ) -> RowPage:
         """Some of a conversation's messages, newest first.
 
         Of each its `id`, `question`, `answer`, `sources` (None where they are unknown) and
@@ -296,9 +298,9 @@ class Conversations:
         return stored
 
 
-def _page(rows: Sequence[sqlite3.Row], limit: int) -> Page:
+def _page(rows: Sequence[sqlite3.Row], limit: int) -> RowPage:
     following = rows[limit - 1]["number"] if len(rows) > limit else None
     shown = [dict(row) for row in rows[:limit]]
     for row in shown:
         del row["number"]
-    return Page(shown, following)
+    return RowPage(shown, following)

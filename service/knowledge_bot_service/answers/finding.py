@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from knowledge_bot_service.answers.conversations import Asked, Exchange
+from knowledge_bot_service.answers.conversations import AskedQuestion, Exchange
 from knowledge_bot_service.answers.prompts import asking_in
 from knowledge_bot_service.answers.ranking import Query, Ranked, Weights, pointed, ranked
 from knowledge_bot_service.index.search import Search, WeightedWords, Word
@@ -55,7 +55,7 @@ _END: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class RankedPassages:
     """What was found for a question.
 
     Attributes:
@@ -79,7 +79,9 @@ class Finder:
     def __init__(self, search: Search) -> None:
         self._search = search
 
-    def find(self, asked: Asked, collections: Sequence[int], limit: int = PASSAGES) -> Found:
+    def find(
+        self, asked: AskedQuestion, collections: Sequence[int], limit: int = PASSAGES
+    ) -> RankedPassages:
         """Find the passages that answer a question best.
 
         Args:
@@ -97,13 +99,13 @@ class Finder:
         numbers = [word for word in asking if any(map(str.isdigit, word[0]))]
         return bool(numbers) and not all(self._search.count(numbers).having.values())
 
-    def _look(self, asked: Asked, collections: Sequence[int], limit: int) -> Found:
+    def _look(self, asked: AskedQuestion, collections: Sequence[int], limit: int) -> RankedPassages:
         question = _ends(asked.question)
         if question.isupper() and " " in question:  # the vectors know few words in capitals
             question = question.lower()
         terms = query_terms(question)
         if terms.is_empty and not asked.before:
-            return Found()
+            return RankedPassages()
         words = WeightedWords(terms.terms, 1.0)
         found = self._find(question, terms, [words], collections, limit)
         if not asked.before or _stands_alone(asked, terms, found):
@@ -129,7 +131,7 @@ class Finder:
         queries: Sequence[WeightedWords],
         collections: Sequence[int],
         limit: int,
-    ) -> Found:
+    ) -> RankedPassages:
         weights: dict[Word, float] = {}
         for one in queries:
             for word in one.words:
@@ -143,7 +145,7 @@ class Finder:
         # One that has none of the words is found where it is near, and not because there are few.
         passages = [one for one in ranked(query, hits) if one.hit.score or one.score >= near]
         score = passages[0].score if passages else 0.0
-        return Found(passages[:limit], score >= near, score >= needed)
+        return RankedPassages(passages[:limit], score >= near, score >= needed)
 
     def _context(self, before: Sequence[Exchange], weight: float) -> Iterable[WeightedWords]:
         """What was said before, to search for as well, with a weight beside the question's 1."""
@@ -154,7 +156,7 @@ class Finder:
         yield WeightedWords(self._search.rarest(words, _REPLY_WORDS), weight * _REPLY_WEIGHT)
 
 
-def _stands_alone(asked: Asked, terms: QueryTerms, found: Found) -> bool:
+def _stands_alone(asked: AskedQuestion, terms: QueryTerms, found: RankedPassages) -> bool:
     """Whether what was said before could only lead away from the question.
 
     Measured on 540 changes of subject and 235 follow-up questions: of questions that are answered

@@ -10,7 +10,7 @@ from typing import Final, Self
 
 import httpx
 
-from knowledge_bot_service.answers.answerer import NoAnswerError
+from knowledge_bot_service.answers.answerer import ModelFailedError
 from knowledge_bot_service.config.settings import AnswersSettings, SettingsError
 
 _log = logging.getLogger(__name__)
@@ -83,8 +83,8 @@ class LanguageModel:
             messages: `role` and `content` of each, oldest first.
 
         Raises:
-            NoAnswerError: it cannot be reached, is overloaded or took too long; or it refused the
-                request, or sent no chat completion, which asking again does not change.
+            ModelFailedError: it cannot be reached, is overloaded or took too long; or it refused
+                the request, or sent no chat completion, which asking again does not change.
         """
         try:
             async with (
@@ -137,7 +137,7 @@ class LanguageModel:
 
     def _failure(
         self, what: str, detail: str = "", retry_after: int | None = None
-    ) -> NoAnswerError:
+    ) -> ModelFailedError:
         # The detail is for whoever runs the service, not for everybody who asks. An endpoint may
         # repeat the key that it refuses.
         if self._api_key:
@@ -145,7 +145,7 @@ class LanguageModel:
         _log.warning(
             "the language model %s at %s %s: %r", self._model, self._url, what, detail[:_MAX_LOGGED]
         )
-        return NoAnswerError(f"The language model {what}.", retry_after)
+        return ModelFailedError(f"The language model {what}.", retry_after)
 
 
 def _retry_after(headers: httpx.Headers) -> int:

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final, Self
 
-from knowledge_bot_service.answers.answerer import REFUSAL, Answer, NoAnswerError
-from knowledge_bot_service.answers.conversations import SOURCES, Asked
+from knowledge_bot_service.answers.answerer import REFUSAL, ModelFailedError, WordedAnswer
+from knowledge_bot_service.answers.conversations import SOURCES, AskedQuestion
 from knowledge_bot_service.answers.language_model import LanguageModel
 from knowledge_bot_service.answers.ranking import Ranked
 from knowledge_bot_service.config.settings import AnswersSettings
@@ -23,7 +23,7 @@ _CITATION: Final = re.compile(r"\s*\[(\d{1,3}(?:\s*[,;]\s*\d{1,3})*)\]")
 _NUMBER: Final = re.compile(r"\d+")
 
 
-class Writer:
+class ModelWriter:
     """Words answers with a language model. Leave it as an async context manager.
 
     Args:
@@ -50,7 +50,7 @@ class Writer:
     async def __aexit__(self, *_: object) -> None:
         await self._model.aclose()
 
-    async def write(self, asked: Asked, passages: Sequence[Ranked]) -> Answer:
+    async def write(self, asked: AskedQuestion, passages: Sequence[Ranked]) -> WordedAnswer:
         """Answer from the passages, then name the sources of those that the model cites.
 
         Args:
@@ -61,14 +61,14 @@ class Writer:
             The answer; its text is `REFUSAL` when the model does not find it in the passages.
 
         Raises:
-            NoAnswerError: the model gave none.
+            ModelFailedError: the model gave none.
         """
         given = passages[: self._max_passages]
         reply = await self._model.complete(list(_messages(asked, given)))
         return _answer(reply, given)
 
 
-def _messages(asked: Asked, passages: Sequence[Ranked]) -> Iterator[dict[str, str]]:
+def _messages(asked: AskedQuestion, passages: Sequence[Ranked]) -> Iterator[dict[str, str]]:
     yield {"role": "system", "content": _INSTRUCTIONS}
     for exchange in asked.before:
         if exchange.question:
@@ -87,9 +87,9 @@ def _messages(asked: Asked, passages: Sequence[Ranked]) -> Iterator[dict[str, st
     yield {"role": "user", "content": "\n\n".join(parts)}
 
 
-def _answer(reply: str, passages: Sequence[Ranked]) -> Answer:
+def _answer(reply: str, passages: Sequence[Ranked]) -> WordedAnswer:
     if REFUSAL in reply:
-        return Answer(REFUSAL, found=False)
+        return WordedAnswer(REFUSAL, found=False)
     cited: dict[int, None] = {}
 
     def without_numbers(citation: re.Match[str]) -> str:
@@ -102,5 +102,7 @@ def _answer(reply: str, passages: Sequence[Ranked]) -> Answer:
     # A list of sources that the model adds by itself would be a second one.
     text = _CITATION.sub(without_numbers, reply.partition(SOURCES)[0]).strip()
     if not text:
-        raise NoAnswerError("The language model sent an answer without text.")
-    return Answer.citing(text, [passages[number - 1] for number in cited] or passages, passages)
+        raise ModelFailedError("The language model sent an answer without text.")
+    return WordedAnswer.citing(
+        text, [passages[number - 1] for number in cited] or passages, passages
+    )

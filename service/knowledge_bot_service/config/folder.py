@@ -13,7 +13,6 @@ LEDGERS: Final = "ledger-*.db"
 
 _LOCK: Final = "in-use.sqlite3"
 API_KEY: Final = "api-key"
-KEYS: Final = "keys"
 HEADS: Final = "heads.sqlite3"
 """What the mounted gateway keeps of its chats; it is not there before the first one."""
 
@@ -49,7 +48,6 @@ class DataFolder:
         try:
             _refuse_lost_database(self.path)
             self.material.mkdir(parents=True, exist_ok=True)
-            key_folder(self.path).mkdir(exist_ok=True)
             self.path.chmod(0o700)
             self._lock = _locked(self.path / _LOCK)
         except OSError as error:
@@ -93,14 +91,6 @@ class DataFolder:
 def database_file(folder: Path) -> Path:
     """The database's file in a data folder that another process may be using."""
     return folder / DATABASE
-
-
-def key_folder(folder: Path) -> Path:
-    """Where a data folder, which another process may be using, has the keys that were made for it.
-
-    Each is a file that is named as the key is.
-    """
-    return folder / KEYS
 
 
 def mark_used(folder: Path) -> None:

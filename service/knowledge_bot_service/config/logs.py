@@ -24,8 +24,7 @@ def configure(level: str) -> None:
     handler.setFormatter(_Lines())
     # Libraries log only warnings and errors, whatever the service's own level.
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
-    for name in ("knowledge_bot_service", "knowledge_bot_web.server_connections"):
-        logging.getLogger(name).setLevel(level.upper())
+    logging.getLogger("knowledge_bot_service").setLevel(level.upper())
 
 
 def client_of(scope: Scope) -> str:

@@ -7,7 +7,7 @@ from http import HTTPStatus
 from starlette.exceptions import HTTPException
 
 
-class RefusedError(HTTPException):
+class RefusedRequestError(HTTPException):
     """A request that is answered with an error. str() is the message.
 
     Args:
@@ -35,7 +35,7 @@ class RefusedError(HTTPException):
         return self.detail
 
 
-class UnknownError(RefusedError):
+class UnknownError(RefusedRequestError):
     """There is nothing of a kind with this id, or nothing that the request's key sees.
 
     Args:
@@ -54,14 +54,14 @@ class UnknownError(RefusedError):
         super().__init__(status, f"unknown_{kind}", f"There is no {kind} {id}{of}.")
 
 
-def invalid(message: str) -> RefusedError:
+def invalid(message: str) -> RefusedRequestError:
     """The error for a request that does not follow the interface (400)."""
-    return RefusedError(HTTPStatus.BAD_REQUEST, "invalid_request", message)
+    return RefusedRequestError(HTTPStatus.BAD_REQUEST, "invalid_request", message)
 
 
-def too_large(limit: int) -> RefusedError:
+def too_large(limit: int) -> RefusedRequestError:
     """The error for a request whose body is larger than `limit` bytes (413)."""
-    return RefusedError(
+    return RefusedRequestError(
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
         "too_large",
         f"The request body is larger than {limit:,} bytes, the limit here. Nothing was stored.",

@@ -13,7 +13,6 @@ from urllib.parse import urlsplit
 from pydantic import (
     AfterValidator,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     PlainValidator,
@@ -28,12 +27,19 @@ if TYPE_CHECKING:
 MIB = 1024 * 1024
 
 KEY_NAME: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}"
-"""What the names of keys look like: they are in the log, and may be the names of files."""
+"""What the names of keys look like: they are in the log."""
 
 Role: TypeAlias = Literal["read", "write", "manage"]
-"""What a key may do: "read" list and ask, "write" also add, "manage" also replace, rename and
-delete. Each may what those before it may.
-"""
+
+ROLES: Final[Mapping[Role, str]] = {
+    "read": "list and ask",
+    "write": "list, ask and add",
+    "manage": "list, ask, add, replace, rename and delete",
+}
+"""What a key of each role may do. Each may what those before it may."""
+
+GIVEN_KEY: Final = "api-key"
+"""The name of the key that a command line, or whoever starts a service from Python, gives."""
 
 _COLLECTION_ID: Final = r"^col_[A-Za-z0-9_-]{1,60}$"
 _BOT_ID: Final = r"^bot_[A-Za-z0-9_-]{1,60}$"
@@ -159,7 +165,7 @@ class KeySettings(KeyRights):
         return self
 
 
-class Limits(_Section):
+class LimitSettings(_Section):
     """What one client may use.
 
     `request_bytes` bounds a JSON request and so the text it carries, `upload_bytes` an upload. Both
@@ -169,10 +175,8 @@ class Limits(_Section):
     is no limit. With less than `min_free_bytes` left on the disk, `/healthz` says that the service
     is not ready.
 
-    `connections` is how many clients may be connected at once: fewer where the system allows the
-    process fewer open files. A request's headers may take `head_seconds` to arrive, and a
-    connection may wait as long for its first request. A body has to arrive at 500 bytes a second or
-    faster, over any `body_seconds`.
+    `connections` is how many clients may be connected at once; each is an open file, of which a
+    process may have 1,024 as a rule. Whoever comes beyond it gets 503.
     """
 
     # Neither true nor "5" is a number.
@@ -181,9 +185,7 @@ class Limits(_Section):
     request_bytes: int = Field(default=50 * MIB, ge=1)
     upload_bytes: int = Field(default=200 * MIB, ge=1)
     sources: int | None = Field(default=None, ge=0)
-    connections: int = Field(default=2000, ge=1)
-    head_seconds: float = Field(default=20.0, gt=0, le=3600)
-    body_seconds: float = Field(default=30.0, gt=0, le=3600)
+    connections: int = Field(default=500, ge=1)
     requests_per_minute: int | None = Field(default=None, ge=1)
     min_free_bytes: int = Field(default=16 * MIB, ge=0)
 
@@ -206,28 +208,13 @@ class AnswersSettings(_Section):
     max_passages: int = Field(default=5, ge=1, le=5)
 
 
-def _seconds(text: object) -> object:
-    found = re.fullmatch(r"([1-9][0-9]{0,5})([smhd])", text) if isinstance(text, str) else None
-    if found is None:
-        raise ValueError(
-            'must be a whole number of 1 to 999999 and a unit, such as "90s", "30m", "24h" or "7d"'
-        )
-    return int(found[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[found[2]]
-
-
-class RefetchSettings(_Section):
-    """Web pages are looked at again, `every` so often: "90s", "30m", "24h", "7d"."""
-
-    every: Annotated[int, BeforeValidator(_seconds)]
-
-
-class Settings(_Section):
+class ServiceSettings(_Section):
     """Everything that a service is started with.
 
     It listens at `host` on `port`; 0 takes a free one.
 
-    `api_keys` are keys with the role "manage" and without a name. `trusted_proxies` are the
-    networks of proxies whose word on who the client is goes into the log (`X-Forwarded-For`).
+    Without `keys` it makes one, which its data folder keeps. `trusted_proxies` are the networks of
+    proxies whose word on who the client is goes into the log (`X-Forwarded-For`).
 
     `wait_for_sources` is how many seconds a question waits at most for sources that were accepted
     before it: the interface has no way to ask for a source's status (section 3), so a client that
@@ -237,7 +224,6 @@ class Settings(_Section):
     host: Annotated[str, Field(min_length=1, max_length=255)] = "127.0.0.1"
     port: int = Field(default=8700, ge=0, le=65535, strict=True)
     data: Path = Path("kbot-data")
-    api_keys: tuple[KeyText, ...] = ()
     keys: tuple[KeySettings, ...] = ()
     collections: tuple[CollectionSettings, ...] = (
         CollectionSettings(id="col_default", name="Default"),
@@ -245,9 +231,8 @@ class Settings(_Section):
     bots: tuple[BotSettings, ...] = (
         BotSettings(id="bot_default", name="Assistant", collections=("col_default",)),
     )
-    limits: Limits = Limits()
+    limits: LimitSettings = LimitSettings()
     answers: AnswersSettings | None = None
-    refetch: RefetchSettings | None = None
     allow_fetch: tuple[Network, ...] = ()
     trusted_proxies: tuple[Network, ...] = ()
     wait_for_sources: float = Field(default=5.0, ge=0, le=60, strict=True)
@@ -286,7 +271,7 @@ class Settings(_Section):
         return ", ".join(sorted({*bots, *collections} - known))
 
 
-def read_settings(path: Path) -> Settings:
+def read_settings(path: Path) -> ServiceSettings:
     """Read a TOML file into settings; what it leaves out has its default.
 
     A relative `data` folder or `key_file` is taken from the file's own folder.
@@ -310,26 +295,29 @@ def read_settings(path: Path) -> Settings:
 
 
 def overridden(
-    settings: Settings,
+    settings: ServiceSettings,
     *,
     host: str | None = None,
     port: int | None = None,
     data: Path | None = None,
-    api_keys: Sequence[str] = (),
+    api_key: str | None = None,
     allow_fetch: Sequence[str] = (),
     trusted_proxies: Sequence[str] = (),
-) -> Settings:
+) -> ServiceSettings:
     """Settings with what a command line says: in place of theirs; where there are several, beside.
 
     Raises:
         SettingsError: a value is wrong; it is named.
     """
     # Not dict(settings), which takes a setting named `keys` for a mapping's method.
-    values: dict[str, object] = {name: getattr(settings, name) for name in Settings.model_fields}
+    values: dict[str, object] = {
+        name: getattr(settings, name) for name in ServiceSettings.model_fields
+    }
     given = {"host": host, "port": port, "data": data}
     values |= {name: value for name, value in given.items() if value is not None}
-    if api_keys:
-        values["api_keys"] = (*settings.api_keys, *api_keys)
+    if api_key is not None:
+        given_key = {"name": GIVEN_KEY, "role": "manage", "key": api_key}
+        values["keys"] = (*settings.keys, given_key)
     if allow_fetch:
         values["allow_fetch"] = (*settings.allow_fetch, *allow_fetch)
     if trusted_proxies:
@@ -337,14 +325,14 @@ def overridden(
     return parse_settings(values, origin="command line")
 
 
-def parse_settings(values: dict[str, object], *, origin: str) -> Settings:
+def parse_settings(values: dict[str, object], *, origin: str) -> ServiceSettings:
     """Make settings from plain values, such as a file's.
 
     Raises:
         SettingsError: keys or values are wrong; `origin` says where they came from.
     """
     try:
-        return Settings.model_validate(values)
+        return ServiceSettings.model_validate(values)
     except ValidationError as error:
         problems = error.errors(include_input=False, include_url=False)
         found = "; ".join(map(_sentence, problems))
@@ -376,8 +364,8 @@ def _sentence(problem: Any) -> str:
 def _known(place: tuple[Any, ...]) -> Iterable[str]:
     """Return the names that are known where one is not."""
     if len(place) == 1:
-        return Settings.model_fields
-    kind = Settings.model_fields[place[0]].annotation
+        return ServiceSettings.model_fields
+    kind = ServiceSettings.model_fields[place[0]].annotation
     tables = (getattr(one, "model_fields", None) for one in (kind, *get_args(kind)))
     return next(filter(None, tables), ())
 

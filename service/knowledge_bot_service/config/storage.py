@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Final
 
-from knowledge_bot_service.config.refusals import RefusedError
+from knowledge_bot_service.config.refusals import RefusedRequestError
 
 # The errors of the system, and of SQLite, that mean a full disk. A quota and a limit of a file's
 # size count too; SQLite calls them write errors.
@@ -27,7 +27,7 @@ _LOGGED_EVERY: Final = 60.0
 _log = logging.getLogger(__name__)
 
 
-class StorageError(RefusedError):
+class StorageError(RefusedRequestError):
     """The data folder cannot be used as it should. str() says why, and what to do.
 
     Nothing was stored. An answer with `Retry-After` says that the service did not act.

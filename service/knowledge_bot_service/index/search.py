@@ -13,7 +13,7 @@ from typing import Any, Final
 from knowledge_bot_service.readers.analyzer import Block
 from knowledge_bot_service.readers.analyzer.blocks import loaded
 from knowledge_bot_service.readers.analyzer.vectors import DIMENSIONS, parted
-from knowledge_bot_service.store.database import Database, one_state
+from knowledge_bot_service.store.database import ServiceDatabase, one_state
 from knowledge_bot_service.store.entries import scope_token
 
 Word = tuple[str, ...]
@@ -180,7 +180,7 @@ class Search:
     Where more passages have one of a query's words, `ranked` are ranked.
     """
 
-    def __init__(self, database: Database, *, ranked: int = _RANKED) -> None:
+    def __init__(self, database: ServiceDatabase, *, ranked: int = _RANKED) -> None:
         self._database = database
         self._ranked = ranked
         self._kept: dict[Word, int] = {}

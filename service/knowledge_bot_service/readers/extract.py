@@ -14,19 +14,18 @@ from typing import Final, Literal
 
 from knowledge_bot_service.readers.analyzer import Block
 from knowledge_bot_service.readers.documents.csv import read_csv
-from knowledge_bot_service.readers.documents.document import Document, ExtractionError
+from knowledge_bot_service.readers.documents.document import ExtractionError, ParsedDocument
 from knowledge_bot_service.readers.documents.docx import read_docx
 from knowledge_bot_service.readers.documents.html import read_html
 from knowledge_bot_service.readers.documents.markdown import read_markdown, read_text
 from knowledge_bot_service.readers.documents.pdf import read_pdf
-from knowledge_bot_service.readers.documents.rst import read_rst
 from knowledge_bot_service.readers.documents.text import decode, is_binary, tidied, tidy
 from knowledge_bot_service.readers.documents.xml import read_xml
 
-__all__ = ["Document", "ExtractionError", "extract", "extract_text"]
+__all__ = ["ExtractionError", "ParsedDocument", "extract", "extract_text"]
 
 
-def extract(path: Path, *, filename: str, content_type: str | None = None) -> Document:
+def extract(path: Path, *, filename: str, content_type: str | None = None) -> ParsedDocument:
     """Take the text out of a document.
 
     Args:
@@ -61,7 +60,7 @@ def extract(path: Path, *, filename: str, content_type: str | None = None) -> Do
     return _checked(document)
 
 
-def extract_text(content: str) -> Document:
+def extract_text(content: str) -> ParsedDocument:
     """Take the text out of what was sent as a text.
 
     A text with headings was written as Markdown. In any other, marks may be meant as they stand.
@@ -71,10 +70,10 @@ def extract_text(content: str) -> Document:
     """
     content = tidy(content)
     is_markdown = _HEADING.search(content)
-    return _checked(read_markdown(content) if is_markdown else Document(read_text(content)))
+    return _checked(read_markdown(content) if is_markdown else ParsedDocument(read_text(content)))
 
 
-_Kind = Literal["csv", "docx", "html", "markdown", "pdf", "rst", "text", "xml"]
+_Kind = Literal["csv", "docx", "html", "markdown", "pdf", "text", "xml"]
 
 # How much of a document is read to find its kind, in bytes.
 _START: Final = 64 * 1024
@@ -121,9 +120,7 @@ _KINDS_BY_TYPE: Final[dict[str, _Kind]] = {
     "text/csv": "csv",
     "text/html": "html",
     "text/markdown": "markdown",
-    "text/prs.fallenstein.rst": "rst",
     "text/tab-separated-values": "csv",
-    "text/x-rst": "rst",
     "text/xml": "xml",
 }
 _KINDS_BY_SUFFIX: Final[dict[str, _Kind]] = {
@@ -132,7 +129,6 @@ _KINDS_BY_SUFFIX: Final[dict[str, _Kind]] = {
     ".html": "html",
     ".markdown": "markdown",
     ".md": "markdown",
-    ".rst": "rst",
     ".tsv": "csv",
     ".xhtml": "html",
     ".xml": "xml",
@@ -183,7 +179,7 @@ def _kind(start: bytes, content_type: str, filename: str) -> _Kind:
     return "html" if kind == "xml" and b"<html" in start[:_PDF_START] else kind
 
 
-def _read_text(path: Path, kind: _Kind, header: Message) -> Document:
+def _read_text(path: Path, kind: _Kind, header: Message) -> ParsedDocument:
     if path.stat().st_size > _MAX_TEXT:
         raise ExtractionError(f"the text is larger than {_MAX_TEXT // 1024**2} MiB")
     charset = _charset(header)
@@ -191,22 +187,20 @@ def _read_text(path: Path, kind: _Kind, header: Message) -> Document:
     match kind:
         case "markdown":
             return read_markdown(tidy(source))
-        case "rst":
-            return read_rst(tidy(source))
         case "csv":
             return read_csv(tidy(source))
         case _:
-            return Document(read_text(tidy(source)))
+            return ParsedDocument(read_text(tidy(source)))
 
 
-def _checked(document: Document) -> Document:
+def _checked(document: ParsedDocument) -> ParsedDocument:
     """The document with its texts cleaned and bounded. Its first block is read for that."""
     blocks = (part for block in document.blocks for part in _bounded(tidied(block)))
     first = next(blocks, None)
     if first is None:
         raise ExtractionError("there is no text in it")
     title = " ".join(tidy(document.title or "").split())[:_MAX_TITLE].rstrip() or None
-    return Document(chain([first], blocks), title, document.warnings)
+    return ParsedDocument(chain([first], blocks), title, document.warnings)
 
 
 def _bounded(block: Block) -> Iterator[Block]:

@@ -25,7 +25,12 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
-from knowledge_bot_service.readers.extract import Document, ExtractionError, extract, extract_text
+from knowledge_bot_service.readers.extract import (
+    ExtractionError,
+    ParsedDocument,
+    extract,
+    extract_text,
+)
 from knowledge_bot_service.readers.passages import IndexEntry, index_entries, passages
 
 if TYPE_CHECKING:
@@ -33,7 +38,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ReadingLimits:
     """What reading one document may take.
 
     Attributes:
@@ -49,7 +54,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ReadingRequest:
     """What is to be read: a text, or the file at a path, as `extract` takes it.
 
     Attributes:
@@ -90,7 +95,7 @@ class ReaderClosedError(Exception):
     """The reader was closed before it had read all."""
 
 
-class Reader:
+class DocumentReader:
     """Reads documents, one after another, in a child process that is started when there is work.
 
     One thread reads; any may `close`. The child ends with this process, however that dies. It has
@@ -107,7 +112,9 @@ class Reader:
         """Whether there is a child, at work or waiting for it."""
         return self._process is not None
 
-    def read(self, request: Request, limits: Limits = Limits()) -> Iterator[Part]:
+    def read(
+        self, request: ReadingRequest, limits: ReadingLimits = ReadingLimits()
+    ) -> Iterator[Part]:
         """Read a document, part by part, as fast as the caller takes them.
 
         Raises:
@@ -135,13 +142,13 @@ class Reader:
                 self.rest()
 
     def read_page(
-        self, name: str, page: "WebResponse", folder: Path, limits: Limits = Limits()
+        self, name: str, page: "WebResponse", folder: Path, limits: ReadingLimits = ReadingLimits()
     ) -> Iterator[Part]:
         """Read a fetched page as `read` reads a document, with the same errors."""
         with tempfile.TemporaryDirectory(dir=folder) as place:
             path = Path(place, "page")
             path.write_bytes(page.body)
-            request = Request(
+            request = ReadingRequest(
                 name,
                 path=str(path),
                 filename=unquote(urlsplit(page.url).path.rpartition("/")[2]),
@@ -183,7 +190,7 @@ class Reader:
             return self._process
 
     def _answers(
-        self, process: "subprocess.Popen[bytes]", request: Request, limits: Limits
+        self, process: "subprocess.Popen[bytes]", request: ReadingRequest, limits: ReadingLimits
     ) -> Iterator[dict[str, Any]]:
         line = json.dumps({"request": asdict(request), "limits": asdict(limits)}) + "\n"
         # A child that has ended is noticed when its answer is read.
@@ -205,7 +212,7 @@ class Reader:
     def _end_of(
         self,
         process: "subprocess.Popen[bytes]",
-        limits: Limits,
+        limits: ReadingLimits,
         *,
         stood_still: bool,
         has_begun: bool,
@@ -327,12 +334,12 @@ def main() -> None:
     _limit("RLIMIT_CORE", 0)
     for number in range(1, _MAX_DOCUMENTS + 1):
         values = json.loads(requests.get())
-        limits = Limits(**values["limits"])
+        limits = ReadingLimits(**values["limits"])
         _limit("RLIMIT_AS", limits.memory)
         end = _cpu_seconds() + limits.seconds_in_all
         _limit("RLIMIT_CPU", min(_cpu_seconds() + limits.seconds, end))
         try:
-            for answer in _answers(Request(**values["request"])):
+            for answer in _answers(ReadingRequest(**values["request"])):
                 answer["stays"] = number < _MAX_DOCUMENTS and _resident() < _MAX_RESIDENT
                 output.write(
                     json.dumps(answer, ensure_ascii=False).encode(errors="replace") + b"\n"
@@ -351,7 +358,7 @@ def _receive(requests: "queue.SimpleQueue[bytes]") -> None:
     os._exit(1)
 
 
-def _answers(request: Request) -> Iterator[dict[str, Any]]:
+def _answers(request: ReadingRequest) -> Iterator[dict[str, Any]]:
     try:
         document = _read(request)
         title = f"{request.name}\n{document.title}" if document.title else request.name
@@ -382,7 +389,7 @@ def _answers(request: Request) -> Iterator[dict[str, Any]]:
         yield {"reason": f"the document could not be read ({type(error).__name__})"}
 
 
-def _read(request: Request) -> Document:
+def _read(request: ReadingRequest) -> ParsedDocument:
     if request.text is not None:
         return extract_text(request.text)
     path = Path(request.path)

@@ -19,7 +19,7 @@ from typing import Final
 
 from knowledge_bot_service.config import logs
 from knowledge_bot_service.config.folder import DataFolder, FolderError
-from knowledge_bot_service.config.keys import Keys
+from knowledge_bot_service.config.keys import KeyList
 from knowledge_bot_service.config.settings import SettingsError, parse_settings
 from knowledge_bot_service.run.server import AddressError, listen, run
 
@@ -41,7 +41,13 @@ def main() -> None:
     try:
         with listen(settings.host, settings.port) as listener, DataFolder(settings.data) as folder:
             port = listener.getsockname()[1]
-            run(settings, folder, Keys(folder, settings), listener, on_ready=partial(_report, port))
+            run(
+                settings,
+                folder,
+                KeyList(folder, settings),
+                listener,
+                on_ready=partial(_report, port),
+            )
     except (FolderError, AddressError, SettingsError) as error:
         print(json.dumps({"error": str(error)}), flush=True)  # noqa: T201 - the line that is waited for
         sys.exit(1)

@@ -5,9 +5,9 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
-from datetime import datetime
 from functools import wraps
 from importlib.metadata import entry_points
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
@@ -18,7 +18,7 @@ from click.core import ParameterSource
 from knowledge_bot_service import require_extra
 
 if TYPE_CHECKING:
-    from knowledge_bot_service.config.settings import Role, Settings
+    from knowledge_bot_service.config.settings import ServiceSettings
     from knowledge_bot_service.run.feeding import Feeding
 
 # What other packages answer beside the service, by the first segment of its path.
@@ -47,12 +47,18 @@ def _on_folder(command: Callable[..., None]) -> Callable[..., None]:
     @wraps(command)
     def called(**options: Any) -> None:
         from knowledge_bot_service.config.folder import FolderError
-        from knowledge_bot_service.config.settings import Settings, SettingsError
+        from knowledge_bot_service.config.settings import (
+            ServiceSettings,
+            SettingsError,
+            read_settings,
+        )
         from knowledge_bot_service.run.backup import BackupError
 
         del options["data"], options["config"]
         try:
-            command(_given("data") or (_configured() or Settings()).data, **options)
+            config = _given("config")
+            settings = ServiceSettings() if config is None else read_settings(config)
+            command(_given("data") or settings.data, **options)
         except (BackupError, FolderError, SettingsError) as error:
             raise click.ClickException(str(error)) from None
 
@@ -135,9 +141,10 @@ def serve(  # noqa: PLR0917 - click passes every option by name
         return
     from knowledge_bot_service.config import logs
     from knowledge_bot_service.config.folder import DataFolder, FolderError
-    from knowledge_bot_service.config.keys import Keys
+    from knowledge_bot_service.config.keys import KeyList
     from knowledge_bot_service.config.settings import (
-        Settings,
+        GIVEN_KEY,
+        ServiceSettings,
         SettingsError,
         overridden,
         read_settings,
@@ -149,10 +156,10 @@ def serve(  # noqa: PLR0917 - click passes every option by name
 
     is_given = context.get_parameter_source("api_key") is ParameterSource.COMMANDLINE
 
-    def configured() -> Settings:
-        settings = read_settings(config) if config is not None else Settings()
+    def configured() -> ServiceSettings:
+        settings = read_settings(config) if config is not None else ServiceSettings()
         # The variable is also the client's, perhaps for another service.
-        is_taken = is_given or not (settings.api_keys or settings.keys)
+        is_taken = is_given or not settings.keys
         if api_key and not is_taken:
             click.echo(f"{_KEY_VARIABLE} is set, and not used: {config} has keys.", err=True)
         return overridden(
@@ -160,7 +167,7 @@ def serve(  # noqa: PLR0917 - click passes every option by name
             host=host,
             port=port,
             data=data,
-            api_keys=(api_key,) if api_key and is_taken else (),
+            api_key=api_key if is_taken and api_key else None,
             allow_fetch=allow_fetch,
             trusted_proxies=trusted_proxies,
         )
@@ -177,13 +184,11 @@ def serve(  # noqa: PLR0917 - click passes every option by name
             base_url = base_url_at(settings.host, listener)
             feeding = None if fed is None else _feeding(fed, settings, config, base_url)
             with DataFolder(settings.data) as folder, feeding or nullcontext():
-                keys = Keys(folder, settings, configured if config is not None else None)
+                keys = KeyList(folder, settings, configured if config is not None else None)
 
                 def announce() -> None:
                     _announce(base_url, settings, keys.generated, is_new=is_new)
-                    if not is_given and [one.get_secret_value() for one in settings.api_keys] == [
-                        api_key
-                    ]:
+                    if not is_given and any(one.name == GIVEN_KEY for one in settings.keys):
                         click.echo(f"API key:  that of {_KEY_VARIABLE}, which is set", err=True)
                     if feeding is not None:
                         _tell_what_is_next(base_url, keys.generated, fed)
@@ -203,153 +208,42 @@ def serve(  # noqa: PLR0917 - click passes every option by name
         raise click.ClickException(str(error)) from None
 
 
-@serve.group()
-def keys() -> None:
-    """Make, list and revoke keys. A service that runs takes each change at once."""
-
-
-@keys.command("add")
-@click.argument("name")
-@click.option(
-    "--role",
-    type=click.Choice(["read", "write", "manage"]),
-    required=True,
-    help="read: list and ask. write: also add. manage: also replace, rename and delete.",
-)
-@click.option(
-    "--bot",
-    "bots",
-    multiple=True,
-    metavar="BOT",
-    help="Limit it to this bot; without --collection, to what the bot reads as well. Repeatable.",
-)
-@click.option(
-    "--collection",
-    "collections",
-    multiple=True,
-    metavar="COLLECTION",
-    help="Limit it to this collection; without --bot, to bots that read nothing else. Repeatable.",
-)
-@click.option(
-    "--expires",
-    type=click.DateTime(["%Y-%m-%d"]),
-    metavar="YYYY-MM-DD",
-    help="First day, in UTC, on which it is no longer taken.",
-)
+@serve.command()
+@click.argument("target", metavar="FOLDER", type=click.Path(path_type=Path))
 @_on_folder
-def add(  # noqa: PLR0917 - click passes every option by name
-    folder: Path,
-    name: str,
-    role: "Role",
-    bots: tuple[str, ...],
-    collections: tuple[str, ...],
-    expires: datetime | None,
-) -> None:
-    """Make a key and print it. The data folder keeps its digest alone, so it is shown once.
+def backup(data: Path, target: Path) -> None:
+    """Copy everything of a data folder into a new FOLDER, also while its service runs.
 
-    A service that runs takes it at once. Example:
+    Nothing that the service had accepted before is missing in it. It is a data folder itself, and
+    may hold a key: its owner alone may read it. Example:
 
-        kbot serve keys add wiki --role read --bot bot_wiki --data ./knowledge
+        kbot serve backup /backups/kbot-2026-11-22 --data ./knowledge
     """
-    from knowledge_bot_service.config.folder import FolderError, database_file
-    from knowledge_bot_service.config.keys import add_key
-
-    settings = _configured()
-    if settings and (missing := settings.unknown_in(bots, collections)):
-        raise FolderError(f"the configuration has no {missing}. No key was made")
-    key = add_key(
-        folder,
-        name,
-        role,
-        expires.date() if expires else None,
-        bots=bots or None,
-        collections=collections or None,
-    )
-    click.echo(key)
-    if database_file(folder).exists():
-        taken = f"The service of {folder.absolute()} takes the key {name} ({role}) from now on."
-    else:
-        taken = (
-            f"No service has used {folder.absolute()} yet. Once one is started with --data "
-            f"{folder}, it takes the key {name} ({role})."
-        )
-    click.echo(f"{taken} The key is not shown again.", err=True)
-
-
-@keys.command("list")
-@_on_folder
-def list_keys(folder: Path) -> None:
-    """List the keys of the data folder: name, role, when each ends, its bots and its collections.
-
-    Those of a configuration file are not listed. Example:
-
-        kbot serve keys list --data ./knowledge
-    """
-    from knowledge_bot_service.config.keys import stored_keys
-
-    for key in stored_keys(folder):
-        ends = key.expires.isoformat() if key.expires else "never"
-        limits = ("all" if ids is None else ",".join(ids) for ids in (key.bots, key.collections))
-        ends = f"expired {ends}" if key.has_expired else ends
-        click.echo("\t".join((key.name, key.role, ends, *limits)))
-
-
-@keys.command("revoke")
-@click.argument("name")
-@_on_folder
-def revoke(folder: Path, name: str) -> None:
-    """Refuse a key of the data folder from now on.
-
-    Those of a configuration file end where they stand, and with SIGHUP. Example:
-
-        kbot serve keys revoke wiki --data ./knowledge
-    """
-    from knowledge_bot_service.config.keys import revoke_key
-
-    revoke_key(folder, name)
-    click.echo(f"The key {name} is refused from now on.", err=True)
+    _copied(data, target)
 
 
 @serve.command()
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("source", metavar="FOLDER", type=click.Path(path_type=Path))
 @_on_folder
-def backup(folder: Path, file: Path) -> None:
-    """Write everything of a data folder into one FILE, also while its service runs.
-
-    Nothing that the service had accepted before is missing in it. It holds keys: its owner alone
-    may read it. Example:
-
-        kbot serve backup /backups/kbot-2026-11-22.tar --data ./knowledge
-    """
-    from knowledge_bot_service.run.backup import write_backup
-
-    made = write_backup(folder, file)
-    click.echo(f"{file}: {made}", err=True)
-
-
-@serve.command()
-@click.argument("file", type=click.Path(path_type=Path))
-@_on_folder
-def restore(folder: Path, file: Path) -> None:
-    """Make a data folder from the FILE of a backup. The folder must be new or empty.
+def restore(data: Path, source: Path) -> None:
+    """Make a data folder from the FOLDER of a backup. The data folder must be new or empty.
 
     What root restores belongs to the owner of the folder. Example:
 
-        kbot serve restore /backups/kbot-2026-11-22.tar --data ./knowledge
+        kbot serve restore /backups/kbot-2026-11-22 --data ./knowledge
     """
-    from knowledge_bot_service.run.backup import restore_backup
-
-    held = restore_backup(file, folder)
-    click.echo(f"{folder}: {held}. Start the service with --data {folder}", err=True)
-    if hasattr(os, "geteuid") and folder.stat().st_uid == os.geteuid() == 0:
-        click.echo(
-            "It belongs to root. A service that runs as another user needs it first: "
-            f"chown -R USER: {folder}",
-            err=True,
-        )
+    _copied(source, data)
 
 
-def _feeding(folder: Path, settings: "Settings", config: Path | None, base_url: str) -> "Feeding":
+def _copied(source: Path, target: Path) -> None:
+    from knowledge_bot_service.run.backup import copy_folder
+
+    click.echo(f"{target}: {copy_folder(source, target)}", err=True)
+
+
+def _feeding(
+    folder: Path, settings: "ServiceSettings", config: Path | None, base_url: str
+) -> "Feeding":
     from knowledge_bot_service.run.feeding import Feeding, FeedingError
 
     # They hold keys.
@@ -358,14 +252,6 @@ def _feeding(folder: Path, settings: "Settings", config: Path | None, base_url: 
         return Feeding(folder, settings, base_url, leave_out=[one for one in secret if one])
     except FeedingError as error:
         raise click.ClickException(str(error)) from None
-
-
-def _configured() -> "Settings | None":
-    """What the file says that a command, or `kbot serve` itself, was given; None without one."""
-    from knowledge_bot_service.config.settings import read_settings
-
-    config = _given("config")
-    return None if config is None else read_settings(config)
 
 
 def _given(option: str) -> Path | None:
@@ -379,22 +265,27 @@ def _given(option: str) -> Path | None:
 
 
 def _announce(
-    base_url: str, settings: "Settings", generated_key: str | None, *, is_new: bool
+    base_url: str, settings: "ServiceSettings", generated_key: str | None, *, is_new: bool
 ) -> None:
-    from knowledge_bot.adapters import is_loopback
-
     click.echo(f"Base URL: {base_url}")
     click.echo(f"Page:     {urljoin(base_url, '/')}")
     if generated_key is not None:
         click.echo(f"API key:  {generated_key}")
     made = " (new: it was made now, and is empty)" if is_new else ""
     click.echo(f"Data:     {settings.data.absolute()}{made}", err=True)
-    if not is_loopback(settings.host):
+    if not _is_loopback(settings.host):
         click.echo(
             "Others reach it by this machine's name or address. Keys and texts go over the network "
             "in plain text: put a proxy with TLS before it.",
             err=True,
         )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _the_only(option: click.Parameter, given: tuple[Path, ...]) -> Path | None:

@@ -10,14 +10,19 @@ from pathlib import Path
 from typing import Final, Self
 from urllib.parse import urlsplit
 
+import click
+
 from knowledge_bot import Client, KnowledgeBotError
-from knowledge_bot.cli.exits import Failed
-from knowledge_bot.cli.run import ReportedRuns
-from knowledge_bot.cli.terminal import write_stderr
-from knowledge_bot.cli.watching import watch_and_ingest
-from knowledge_bot.ingest import File, Ingestion, LedgerError, from_folder
+from knowledge_bot.ingest import (
+    File,
+    Ingestion,
+    LedgerError,
+    Report,
+    from_folder,
+    watch_folder,
+)
 from knowledge_bot_service.config.folder import LEDGERS, database_file
-from knowledge_bot_service.config.settings import Settings
+from knowledge_bot_service.config.settings import ServiceSettings
 
 # The folder's name in the ledger, so that nothing is sent again when it is moved or renamed.
 _ORIGIN: Final = "folder"
@@ -53,7 +58,12 @@ class Feeding:
     """
 
     def __init__(
-        self, folder: Path, settings: Settings, base_url: str, *, leave_out: Iterable[Path] = ()
+        self,
+        folder: Path,
+        settings: ServiceSettings,
+        base_url: str,
+        *,
+        leave_out: Iterable[Path] = (),
     ) -> None:
         data, address = settings.data.resolve(), urlsplit(base_url).netloc
         if len(settings.collections) != 1:
@@ -72,11 +82,13 @@ class Feeding:
                 "address with --host and --port, or another data folder with --data"
             )
         self._folder, self._base_url, self._ledger = str(folder), base_url, str(ledger)
+        self._stop = threading.Event()
         self._options = Ingestion(
             collections=settings.collections[0].id,
             ledger=ledger,
             prune=True,
             wait_ready=_READY,
+            stop=self._stop,
         )
         own = (Path("/dev/fd/1"), Path("/dev/fd/2"), *leave_out)  # as in `> log.txt`
         self._find = partial(from_folder, folder, exclude=own, origin=_ORIGIN)
@@ -88,7 +100,7 @@ class Feeding:
                 "--watch`, or delete them with `kbot sources delete`; or take another data folder "
                 "with --data"
             )
-        self._session: ReportedRuns | None = None
+        self._told: set[object] = set()
         self._thread = threading.Thread(target=self._run, name="feeding", daemon=True)
 
     def __enter__(self) -> Self:
@@ -96,28 +108,17 @@ class Feeding:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-        if self._session is not None:
+        if self._thread.is_alive():
             self._thread.join(_PATIENCE)
 
     def start(self, key: str) -> None:
         """Begin, when the service answers."""
         self._client = Client(key, self._base_url)
-        ledger = shlex.quote(self._ledger)
-        self._session = ReportedRuns(
-            self._client,
-            self._options,
-            as_json=False,
-            quiet=False,
-            ledger_address=self._ledger,
-            on_withheld=f"approve it: `kbot ledger prune --ledger {ledger} --plan plan.json`, then "
-            f"`kbot ledger prune --ledger {ledger} --apply plan.json`",
-        )
         self._thread.start()
 
     def stop(self) -> None:
         """Send nothing more. This may be called in a signal handler."""
-        if self._session is not None:
-            self._session.stop.set()
+        self._stop.set()
 
     def _known(self, database: Path) -> int:
         """Return how many sources of a service that does not run have the names of files."""
@@ -132,17 +133,46 @@ class Feeding:
         return sum(name in there for name in names)
 
     def _run(self) -> None:
-        assert self._session is not None  # noqa: S101 - the thread is started after it is made
         again = _SOONEST
         with self._client:
-            while not self._session.stop.is_set():
+            while not self._stop.is_set():
                 try:
-                    watch_and_ingest(self._session, self._folder, self._find)
-                except (Failed, KnowledgeBotError, LedgerError, OSError) as error:
-                    if not self._session.stop.is_set():
-                        write_stderr(
+                    watch_folder(
+                        self._folder,
+                        self._find,
+                        self._ingest,
+                        stop=self._stop,
+                        on_away=lambda: _say(f"{self._folder} is away: waiting until it is back."),
+                    )
+                except (KnowledgeBotError, LedgerError, OSError) as error:
+                    if not self._stop.is_set():
+                        _say(
                             f"Error: {error} The service goes on, and is fed {self._folder} again "
                             f"in {again:.0f} s."
                         )
-                self._session.stop.wait(again)
+                self._stop.wait(again)
                 again = min(2 * again, _LATEST)
+
+    def _ingest(self, items: Iterable[object]) -> Report:
+        report = self._options.run(self._client, items)
+        counts = ", ".join(f"{name} {count}" for name, count in report.counts.items() if count)
+        _say(f"Fed {self._folder}: {counts or 'nothing is in it'}.")
+        for one in report.failures:
+            if (one.name, one.error) not in self._told:  # each is told once
+                self._told.add((one.name, one.error))
+                _say(f"{one.name}: {one.error}")
+        if report.gone_withheld:
+            _say(
+                f"{report.gone_withheld} files have vanished at once, and are still answered from. "
+                "If they are really gone, run: kbot ingest folder "
+                f"{shlex.quote(self._folder)} --origin {_ORIGIN} --ledger "
+                f"{shlex.quote(self._ledger)} --collection {self._options.collections} --prune "
+                "--gone-limit 1"
+            )
+        if report.stopped:
+            _say(f"Stopped before the end: {report.stop_reason}")
+        return report
+
+
+def _say(line: str) -> None:
+    click.echo(line, err=True)

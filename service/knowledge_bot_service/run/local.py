@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, Self
 
 from knowledge_bot_service.config.folder import database_file
-from knowledge_bot_service.config.settings import Settings, parse_settings
+from knowledge_bot_service.config.settings import GIVEN_KEY, ServiceSettings, parse_settings
 from knowledge_bot_service.store.sources import SourceState, read_source_states
 
 if TYPE_CHECKING:
@@ -42,13 +42,15 @@ class _OnThisMachine:
         bot_names: Mapping[str, str] | None = None,
         allow_fetch: Iterable[str] = (),
         api_key: str | None = None,
-        settings: Mapping[str, object] | None = None,
+        settings: Mapping[str, Any] | None = None,
     ) -> None:
         self.api_key = api_key or secrets.token_urlsafe(24)
+        more = dict(settings or {})
+        own = {"name": GIVEN_KEY, "role": "manage", "key": self.api_key}
+        more["keys"] = [own, *more.get("keys", ())]
         values = _settings(collections, bots, bot_names or {}) | {
-            "api_keys": [self.api_key],
             "allow_fetch": list(allow_fetch),
-            **(settings or {}),
+            **more,
         }
         # Before there is a folder to remove.
         parse_settings(values, origin="LocalService")
@@ -258,14 +260,14 @@ class Service(_OnThisMachine):
     async def __aenter__(self) -> Self:
         # Loaded only here: a process that starts a `LocalService` has no use for it.
         from knowledge_bot_service.config.folder import DataFolder
-        from knowledge_bot_service.config.keys import Keys
+        from knowledge_bot_service.config.keys import KeyList
         from knowledge_bot_service.run.server import opened
         from knowledge_bot_service.web.app import create_app
 
         settings = parse_settings(self._settings, origin="settings")
         async with contextlib.AsyncExitStack() as entered:
             folder = entered.enter_context(DataFolder(settings.data))
-            keys = Keys(folder, settings)
+            keys = KeyList(folder, settings)
             self._app = create_app(settings, folder, opened(folder), keys)
             lifespan = self._app.router.lifespan_context(self._app)
             self._state = await entered.enter_async_context(lifespan)
@@ -285,7 +287,7 @@ def _settings(
     bots: Mapping[str, Sequence[str]] | Iterable[str] | None,
     bot_names: Mapping[str, str],
 ) -> dict[str, object]:
-    default = Settings()
+    default = ServiceSettings()
     if collections is None:
         collections = {one.id: one.name for one in default.collections}
     elif not isinstance(collections, Mapping):

@@ -1,7 +1,10 @@
 """Runs a service in this process until it is stopped."""
 
+import asyncio
 import errno
 import logging
+import os
+import signal
 import socket
 import sqlite3
 import sys
@@ -12,16 +15,18 @@ import uvicorn
 
 from knowledge_bot import __version__
 from knowledge_bot_service.config.folder import DataFolder, FolderError, mark_used
-from knowledge_bot_service.config.keys import Keys, reread_on_hangup
-from knowledge_bot_service.config.settings import Settings
+from knowledge_bot_service.config.keys import KeyList
+from knowledge_bot_service.config.settings import ServiceSettings
 from knowledge_bot_service.config.storage import DiskFullError, StorageError, storage_error
-from knowledge_bot_service.store.database import Database
+from knowledge_bot_service.store.database import ServiceDatabase
 from knowledge_bot_service.web.app import create_app
 from knowledge_bot_service.web.gate import PREFIX
 from knowledge_bot_service.web.mounts import Loader, Mounts
-from knowledge_bot_web.server_connections import Bounds, limited_to
 
 _log = logging.getLogger(__name__)
+
+# What a request's first line and headers may take together, in bytes. Browsers send some 2 kB.
+_HEAD_BYTES = 64 * 1024
 
 # How long open requests may take when the service stops, in seconds.
 _GRACE = 5
@@ -68,9 +73,9 @@ def base_url_at(host: str, listener: socket.socket) -> str:
 
 
 def run(
-    settings: Settings,
+    settings: ServiceSettings,
     folder: DataFolder,
-    keys: Keys,
+    keys: KeyList,
     listener: socket.socket,
     *,
     on_ready: Callable[[], None],
@@ -92,7 +97,7 @@ def run(
     base_url = base_url_at(host, listener)
 
     def started() -> None:
-        reread_on_hangup(keys)
+        _reread_on_hangup(keys)
         told = "started: version %s, listening on %s, port %d, data folder %s"
         _log.info(told, __version__, host, port, settings.data.absolute())
         on_ready()
@@ -108,7 +113,10 @@ def run(
     )
     config = uvicorn.Config(
         app,
-        http=limited_to(Bounds(limits.connections, limits.head_seconds, limits.body_seconds)),
+        # The other parser of uvicorn's takes a head of any size.
+        http="h11",
+        h11_max_incomplete_event_size=_HEAD_BYTES,
+        limit_concurrency=limits.connections,
         ws="none",
         log_config=None,
         log_level="warning",
@@ -126,6 +134,31 @@ def run(
         _log.info("stopped")
 
 
+def _reread_on_hangup(keys: KeyList) -> None:
+    """Let SIGHUP read the keys of a service again, as long as the running event loop does.
+
+    A service whose terminal was closed gets the same signal; it ends, as it does without this.
+    """
+    if not hasattr(signal, "SIGHUP"):  # Windows
+        return
+    had_terminal = _has_terminal()
+
+    def on_hangup() -> None:
+        if had_terminal and not _has_terminal():
+            signal.raise_signal(signal.SIGTERM)
+        else:
+            keys.reread()
+
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, on_hangup)
+
+
+def _has_terminal() -> bool:
+    try:
+        return sys.stdin is not None and os.isatty(sys.stdin.fileno())
+    except (OSError, ValueError):
+        return False
+
+
 class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, on_stop: Callable[[], None] | None) -> None:
         super().__init__(config)
@@ -137,7 +170,7 @@ class _Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
-def opened(folder: DataFolder) -> Database:
+def opened(folder: DataFolder) -> ServiceDatabase:
     """Open the database of a data folder, before a server's start shows an error as a traceback.
 
     Raises:
@@ -145,7 +178,7 @@ def opened(folder: DataFolder) -> Database:
     """
     path = folder.database
     try:
-        database = Database(path)
+        database = ServiceDatabase(path)
         # This raises now if the disk is full.
         database.write(_write_nothing_new).result()
         mark_used(folder.path)

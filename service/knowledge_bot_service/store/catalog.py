@@ -14,10 +14,15 @@ from pydantic import BaseModel, ConfigDict, Field
 from knowledge_bot.models import Collection
 from knowledge_bot_service.config.refusals import UnknownError
 from knowledge_bot_service.config.storage import storage_error
-from knowledge_bot_service.store.database import Database, DatabaseClosedError, now, one_state
+from knowledge_bot_service.store.database import (
+    DatabaseClosedError,
+    ServiceDatabase,
+    now,
+    one_state,
+)
 from knowledge_bot_service.store.entries import delete_entries, merge_index
 from knowledge_bot_service.store.idempotency import forget
-from knowledge_bot_service.store.sources import SOURCES, SourceDetails, Status, count_sources
+from knowledge_bot_service.store.sources import SOURCES, Status, StoredSource, count_sources
 
 _log = logging.getLogger(__name__)
 
@@ -118,12 +123,12 @@ class SourcePage(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    data: tuple[SourceDetails, ...]
+    data: tuple[StoredSource, ...]
     next: int | None
     counts: dict[Status, int] | None = None
 
 
-class Passage(BaseModel):
+class StoredPassage(BaseModel):
     """A passage of a source, as answers quote it."""
 
     model_config = ConfigDict(frozen=True)
@@ -140,8 +145,8 @@ class SourceText(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    source: SourceDetails
-    passages: tuple[Passage, ...]
+    source: StoredSource
+    passages: tuple[StoredPassage, ...]
     previous: int | None
     next: int | None
 
@@ -154,7 +159,7 @@ class Catalog:
     """
 
     def __init__(
-        self, database: Database, collections: Mapping[str, Collection], *, sees_all: bool
+        self, database: ServiceDatabase, collections: Mapping[str, Collection], *, sees_all: bool
     ) -> None:
         self._database = database
         self._collections = collections
@@ -198,7 +203,7 @@ class Catalog:
             counts=counts,
         )
 
-    def details(self, source: str) -> SourceDetails:
+    def details(self, source: str) -> StoredSource:
         """Read where a source stands.
 
         Raises:
@@ -233,7 +238,9 @@ class Catalog:
             ).fetchall()
             return SourceText(
                 source=details,
-                passages=tuple(Passage(id=one["id"], text=one["text"]) for one in rows[:limit]),
+                passages=tuple(
+                    StoredPassage(id=one["id"], text=one["text"]) for one in rows[:limit]
+                ),
                 previous=_before(connection, number, first, limit),
                 next=rows[limit]["id"] if len(rows) > limit else None,
             )
@@ -254,18 +261,16 @@ class Catalog:
             raise UnknownError("source", source)
         return row
 
-    def _details(self, row: sqlite3.Row) -> SourceDetails:
+    def _details(self, row: sqlite3.Row) -> StoredSource:
         values: dict[str, Any] = dict(row)
         values["warnings"] = json.loads(row["warnings"])
-        if row["status"] == "ready" and row["reason"] is not None:
-            values["warnings"].append(values.pop("reason"))
         ids = row["collections"].split(",") if row["collections"] else []
         values["collections"] = [
             self._collections.get(one) or Collection(id=one, name=one)
             for one in ids
             if self.sees_all or one in self._collections
         ]
-        return SourceDetails.model_validate(values)
+        return StoredSource.model_validate(values)
 
 
 def _before(connection: sqlite3.Connection, source: int, passage: int, count: int) -> int | None:
@@ -289,7 +294,7 @@ class Removal:
     does.
     """
 
-    def __init__(self, database: Database, folder: Path) -> None:
+    def __init__(self, database: ServiceDatabase, folder: Path) -> None:
         self._database = database
         self._folder = folder
         self._stopping = threading.Event()

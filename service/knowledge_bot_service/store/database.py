@@ -40,7 +40,7 @@ class DatabaseClosedError(Exception):
     """The service is stopping; nothing was written."""
 
 
-class Database:
+class ServiceDatabase:
     """One SQLite file with many readers and one writer.
 
     Writes go through one thread, which puts what waits into one transaction (group commit): eight

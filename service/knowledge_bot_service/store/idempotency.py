@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 from starlette.concurrency import run_in_threadpool
 
-from knowledge_bot_service.config.refusals import RefusedError
+from knowledge_bot_service.config.refusals import RefusedRequestError
 
 T = TypeVar("T")
 
@@ -55,7 +55,7 @@ class Done:
         )
 
 
-class KeyReusedError(RefusedError):
+class KeyReusedError(RefusedRequestError):
     """A key was sent with another request before, which created this; "" hides it."""
 
     def __init__(self, created: str) -> None:
@@ -91,7 +91,7 @@ def forget(connection: sqlite3.Connection, now: int, limit: int) -> int:
     ).rowcount
 
 
-class Once:
+class IdempotentRequests:
     """Does what requests with keys ask for, once for each key. Use it inside one event loop."""
 
     def __init__(self, find: Callable[[str], Done | None]) -> None:
@@ -105,15 +105,15 @@ class Once:
 
         Raises:
             KeyReusedError: the key was used with another request.
-            RefusedError: 409, its first request takes longer than some seconds; 412, it is new here
-                and older than `LIFETIME`.
+            RefusedRequestError: 409, its first request takes longer than some seconds; 412, it is
+                new here and older than `LIFETIME`.
         """
         try:
             async with asyncio.timeout(_PATIENCE):
                 while first := self._handled.get(keyed.key):
                     await first.wait()
         except TimeoutError:
-            raise RefusedError(
+            raise RefusedRequestError(
                 HTTPStatus.CONFLICT,
                 "idempotency_key_in_use",
                 "Nothing was done: an earlier request with this idempotency key is still being "
@@ -126,7 +126,7 @@ class Once:
             if done is None:
                 birth = _birth(keyed.key)
                 if birth is not None and birth < (time.time() - LIFETIME) * 1000:
-                    raise RefusedError(
+                    raise RefusedRequestError(
                         HTTPStatus.PRECONDITION_FAILED,
                         "idempotency_key_expired",
                         f"Nothing was done: the idempotency key was made more than {LIFETIME:,} s "

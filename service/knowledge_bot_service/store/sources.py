@@ -9,11 +9,11 @@ from enum import StrEnum
 from http import HTTPStatus
 from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 
 from knowledge_bot.models import Collection
-from knowledge_bot_service.config.refusals import RefusedError, UnknownError
-from knowledge_bot_service.store.database import Database, now
+from knowledge_bot_service.config.refusals import RefusedRequestError, UnknownError
+from knowledge_bot_service.store.database import ServiceDatabase, now
 from knowledge_bot_service.store.idempotency import Done
 
 # The plus keeps SQLite from the index of what is replaced, which nearly all rows are equal in.
@@ -47,8 +47,8 @@ class Material(BaseModel):
     A text is `content`, or, when it is long, the `file` of that text. An upload is a `file` with
     the `filename` and `content_type` that its sender gave. A web page is its `url`, and a `file`
     where there are headers to send: they may hold secrets, of which the database's log would keep
-    copies after the row is gone. (`headers` are those of a row of the database's first version.)
-    `file` is a name in the data folder's material, removed when the source is done.
+    copies after the row is gone. `file` is a name in the data folder's material, removed when the
+    source is done.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -58,7 +58,6 @@ class Material(BaseModel):
     filename: str | None = None
     content_type: str | None = None
     url: str | None = None
-    headers: tuple[tuple[str, str], ...] = Field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +72,7 @@ class Unfinished:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class ReadingJob:
     """What is to be done for a source; `begun` if passages of it are there already.
 
     `public_id` is known outside only if the source `replaces` none, whose id it is to get.
@@ -103,7 +102,7 @@ class SourceState:
         id: its id, `src_…`.
         name: its name.
         status: `pending`, `processing`, `ready` or `failed`, of its newest revision.
-        reason: why that failed; of a page that is ready, why it could not be read again.
+        reason: why that failed.
     """
 
     id: str
@@ -130,7 +129,7 @@ class Replacing:
 Status = Literal["pending", "processing", "ready", "failed"]
 
 
-class SourceDetails(BaseModel):
+class StoredSource(BaseModel):
     """A source: the interface's fields, and where it stands. Times are in milliseconds since 1970.
 
     Attributes:
@@ -138,7 +137,7 @@ class SourceDetails(BaseModel):
         status: of `revision`.
         revision: which text was sent last.
         reason: why it failed.
-        warnings: what of it could not be read, and why a web page is not up to date.
+        warnings: what of it could not be read.
         ready_revision: the one that questions are answered from.
         ready_at: since when.
         title: the document's own.
@@ -166,14 +165,14 @@ class AlreadyReplacedError(Exception):
     """The same request has replaced the same revision before: its answer was lost."""
 
 
-class Store:
+class SourceStore:
     """The sources of a service, on its database.
 
     Writes return futures: they are durable when the future is done. Reads use the calling thread's
     connection. Times are integer milliseconds since 1970 (interface section 2).
     """
 
-    def __init__(self, database: Database, collections: Iterable[str]) -> None:
+    def __init__(self, database: ServiceDatabase, collections: Iterable[str]) -> None:
         self._database = database
         self._collections = database.write(
             lambda connection: _number_collections(connection, collections)
@@ -186,13 +185,13 @@ class Store:
     def accept(
         self,
         *,
-        source: SourceDetails,
+        source: StoredSource,
         material: Material,
         public_id: str,
         quota: int | None = None,
         replacing: Replacing | None = None,
         done: Done | None = None,
-    ) -> Future[tuple[SourceDetails, tuple[str, ...]]]:
+    ) -> Future[tuple[StoredSource, tuple[str, ...]]]:
         """Store a source, the work on it and the key of the request in one transaction.
 
         With `replacing` it takes the place and the id of that source when it is ready, and until
@@ -202,17 +201,17 @@ class Store:
         The future has the source as it is then, and under which ids work was known that was dropped
         or given up.
 
-        The future raises RefusedError when `quota` sources that did not fail are there, and that or
-        AlreadyReplacedError when there is nothing to replace.
+        The future raises RefusedRequestError when `quota` sources that did not fail are there, and
+        that or AlreadyReplacedError when there is nothing to replace.
         """
         numbers = self.numbers_of(one.id for one in source.collections)
         stored = material.model_dump_json()
 
-        def insert(connection: sqlite3.Connection) -> tuple[SourceDetails, tuple[str, ...]]:
+        def insert(connection: sqlite3.Connection) -> tuple[StoredSource, tuple[str, ...]]:
             replaced = None if replacing is None else _find_replaced(connection, replacing)
             counts_already = replaced is not None and replaced["status"] != "failed"
             if quota is not None and not counts_already and _count_sources(connection) >= quota:
-                raise RefusedError(
+                raise RefusedRequestError(
                     HTTPStatus.PAYMENT_REQUIRED,
                     "quota_exceeded",
                     f"Nothing was stored: this service holds at most {quota} sources.",
@@ -248,12 +247,6 @@ class Store:
                 [(number, collection) for collection in numbers],
             )
             connection.execute("INSERT INTO job VALUES (?, ?)", (number, stored))
-            # Headers, which wait in a file, are forgotten with the first reading.
-            if source.kind == Kind.WEBPAGE and material.file is None:
-                connection.execute(
-                    "INSERT INTO page (source, checked_at) VALUES (?, ?)",
-                    (number, source.created_at),
-                )
             if done is not None:
                 done.store(connection, source.created_at)
             return source.model_copy(update=known), dropped
@@ -265,8 +258,8 @@ class Store:
     ) -> Future[None]:
         """Give a source, and its replacement, another name; its text stays as it was read.
 
-        The future raises UnknownError, and RefusedError if none of the `expected` revisions is the
-        newest.
+        The future raises UnknownError, and RefusedRequestError if none of the `expected` revisions
+        is the newest.
         """
 
         def rename(connection: sqlite3.Connection) -> None:
@@ -305,11 +298,11 @@ class Store:
         """
         return self._database.write(_recover).result()
 
-    def claim(self, public_id: str) -> Job | None:
+    def claim(self, public_id: str) -> ReadingJob | None:
         """Take a source to work on it; None when it is ready, failed or gone."""
         return self._database.write(lambda connection: _claim(connection, public_id)).result()
 
-    def jobs(self, public_ids: Iterable[str]) -> list[Job]:
+    def jobs(self, public_ids: Iterable[str]) -> list[ReadingJob]:
         """What is to be done for sources; leaves out those that are ready, failed or gone.
 
         They stay pending, which costs the disk nothing. Call it for what is done in a moment.
@@ -441,8 +434,8 @@ def _find_replaced(connection: sqlite3.Connection, replacing: Replacing) -> sqli
     raise _other_revision(row["newest"])
 
 
-def _other_revision(newest: str) -> RefusedError:
-    return RefusedError(
+def _other_revision(newest: str) -> RefusedRequestError:
+    return RefusedRequestError(
         HTTPStatus.PRECONDITION_FAILED,
         "revision_changed",
         f"Nothing was done: the source's revision is {newest}, and not one that If-Match names. "
@@ -485,7 +478,6 @@ def _drop_replacement(connection: sqlite3.Connection, source: int) -> tuple[str,
 def _drop(connection: sqlite3.Connection, source: int) -> None:
     _leave_to_removal(connection, source)
     connection.execute("DELETE FROM source_collection WHERE source = ?", (source,))
-    connection.execute("DELETE FROM page WHERE source = ?", (source,))
     connection.execute("DELETE FROM source WHERE id = ?", (source,))
 
 
@@ -527,7 +519,7 @@ def _recover(connection: sqlite3.Connection) -> list[Unfinished]:
     ]
 
 
-def _claim(connection: sqlite3.Connection, public_id: str) -> Job | None:
+def _claim(connection: sqlite3.Connection, public_id: str) -> ReadingJob | None:
     connection.execute(
         "UPDATE source SET status = 'processing' WHERE public_id = ? AND status = 'pending'",
         (public_id,),
@@ -535,7 +527,7 @@ def _claim(connection: sqlite3.Connection, public_id: str) -> Job | None:
     return _job(connection, public_id)
 
 
-def _job(connection: sqlite3.Connection, public_id: str) -> Job | None:
+def _job(connection: sqlite3.Connection, public_id: str) -> ReadingJob | None:
     row = connection.execute(
         "SELECT id, public_id, name, kind,"
         " (SELECT public_id FROM source AS older WHERE older.id = source.replaces) AS replaces,"
@@ -548,7 +540,7 @@ def _job(connection: sqlite3.Connection, public_id: str) -> Job | None:
     material = connection.execute(
         "SELECT material FROM job WHERE source = ?", (row["id"],)
     ).fetchone()["material"]
-    return Job(
+    return ReadingJob(
         source=row["id"],
         public_id=row["public_id"],
         replaces=row["replaces"],

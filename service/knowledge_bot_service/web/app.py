@@ -8,27 +8,26 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from fastapi import FastAPI, Request
 
 from knowledge_bot_service.config.folder import DataFolder
-from knowledge_bot_service.config.keys import Keys
-from knowledge_bot_service.config.settings import Settings
-from knowledge_bot_service.store.database import Database
+from knowledge_bot_service.config.keys import KeyList
+from knowledge_bot_service.config.settings import ServiceSettings
+from knowledge_bot_service.store.database import ServiceDatabase
 from knowledge_bot_service.web import endpoints, extensions, problems
-from knowledge_bot_service.web.gate import Admission, Gate, Middleware, Step, key_of
+from knowledge_bot_service.web.gate import KeyAdmission, Middleware, RequestGate, Step, key_of
 from knowledge_bot_service.web.monitoring import Health, Metrics
 from knowledge_bot_service.web.monitoring import router as monitoring
 from knowledge_bot_service.web.mounts import Beside, Mounts
 from knowledge_bot_service.web.page import router as page
 from knowledge_bot_service.work.knowledge_base import KnowledgeBase
-from knowledge_bot_service.work.refetch import Refetcher
 
 if TYPE_CHECKING:
-    from knowledge_bot_service.answers.written_answers import Writer
+    from knowledge_bot_service.answers.written_answers import ModelWriter
 
 
 def create_app(
-    settings: Settings,
+    settings: ServiceSettings,
     folder: DataFolder,
-    database: Database,
-    keys: Keys,
+    database: ServiceDatabase,
+    keys: KeyList,
     *,
     on_ready: Callable[[], None] = lambda: None,
     connections: Callable[[], int] = lambda: 0,
@@ -48,16 +47,7 @@ def create_app(
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[_State]:
         async with writer or nullcontext(), mounts or nullcontext():
-            with (
-                KnowledgeBase(settings, folder, database, writer, metrics.on_question) as service,
-                Refetcher(
-                    database,
-                    settings.refetch.every if settings.refetch else None,
-                    policy=settings.fetch_policy,
-                    folder=folder.material,
-                    count=lambda outcome: metrics.refetches.labels(outcome).inc(),
-                ),
-            ):
+            with KnowledgeBase(settings, folder, database, writer, metrics.on_question) as service:
                 health = Health(
                     database,
                     folder.path,
@@ -81,20 +71,20 @@ def create_app(
         app.router.routes.extend(router.routes)
     _describe(app, settings)
     problems.install(app)
-    admission = Admission(keys)
+    admission = KeyAdmission(keys)
     beside = [] if mounts is None else [Beside(mounts, admission)]
-    steps: list[Step] = [*beside, Gate(admission, settings.limits)]
+    steps: list[Step] = [*beside, RequestGate(admission, settings.limits)]
     app.add_middleware(Middleware, steps=steps, on_answer=metrics.on_answer)
     return app
 
 
-def _writer(settings: Settings) -> "Writer | None":
+def _writer(settings: ServiceSettings) -> "ModelWriter | None":
     if settings.answers is None:
         return None
     # Loaded only if needed: it costs a tenth of a second.
-    from knowledge_bot_service.answers.written_answers import Writer
+    from knowledge_bot_service.answers.written_answers import ModelWriter
 
-    return Writer.from_settings(settings.answers)
+    return ModelWriter.from_settings(settings.answers)
 
 
 class _State(TypedDict):
@@ -103,7 +93,7 @@ class _State(TypedDict):
     health: Health
 
 
-def _describe(app: FastAPI, settings: Settings) -> None:
+def _describe(app: FastAPI, settings: ServiceSettings) -> None:
     """Serve the description of an application at `/openapi.json`.
 
     With a valid key it names the collections and bots that the key sees, as the list endpoints do,

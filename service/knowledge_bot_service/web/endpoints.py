@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from knowledge_bot.models import Bot, Collection, Conversation
 from knowledge_bot_service.answers.answerer import AnsweredMessage
 from knowledge_bot_service.config.keys import Key
-from knowledge_bot_service.config.refusals import RefusedError, invalid
+from knowledge_bot_service.config.refusals import RefusedRequestError, invalid
 from knowledge_bot_service.store.idempotency import (
     LIFETIME,
     Done,
@@ -26,13 +26,13 @@ from knowledge_bot_service.store.idempotency import (
     KeyReusedError,
     fingerprint,
 )
-from knowledge_bot_service.store.sources import SourceDetails
+from knowledge_bot_service.store.sources import StoredSource
 from knowledge_bot_service.web.gate import KEY_HEADER, PREFIX, key_of, may_manage
 from knowledge_bot_service.web.problems import described
 from knowledge_bot_service.web.requests import (
     UPLOAD_BODY,
     Id,
-    Listing,
+    ListBody,
     NewMessage,
     NewText,
     NewWebpage,
@@ -91,7 +91,7 @@ def takes(content_type: str) -> Callable[[Request], Awaitable[None]]:
         given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if given != content_type:
             # The interface documents 400 (section 7) and no 415.
-            raise RefusedError(
+            raise RefusedRequestError(
                 HTTPStatus.BAD_REQUEST,
                 "unsupported_media_type",
                 f"The request's content type is {given or 'missing'}; it must be {content_type}.",
@@ -160,7 +160,7 @@ async def once(
     is removed if nothing is done with it.
 
     Raises:
-        RefusedError: 400, the key is none; or as `Once.do`.
+        RefusedRequestError: 400, the key is none; or as `IdempotentRequests.do`.
     """
     request, service = post.request, post.service
     keys = request.headers.getlist(IDEMPOTENCY_KEY)
@@ -230,28 +230,28 @@ async def ping(request: Request, response: Response) -> str:
 
 
 @_reading.get("/collections")
-async def list_collections(service: ServiceOf) -> Wrapped[Listing[Collection]]:
+async def list_collections(service: ServiceOf) -> Wrapped[ListBody[Collection]]:
     """List the collections."""
-    return Wrapped(value=Listing(data=service.collections()))
+    return Wrapped(value=ListBody(data=service.collections()))
 
 
 @_reading.get("/bots")
-async def list_bots(service: ServiceOf) -> Wrapped[Listing[Bot]]:
+async def list_bots(service: ServiceOf) -> Wrapped[ListBody[Bot]]:
     """List the bots."""
-    return Wrapped(value=Listing(data=service.bots()))
+    return Wrapped(value=ListBody(data=service.bots()))
 
 
 @_reading.get("/bots/{id}/conversations", responses=described(404))
 def list_conversations(
     id: str,  # noqa: A002 - the interface's name for the parameter
     service: ServiceOf,
-) -> Wrapped[Listing[Conversation]]:
+) -> Wrapped[ListBody[Conversation]]:
     """List a bot's conversations, oldest first."""
     found = service.conversations_of(id).of_bot(id)
-    return Wrapped(value=Listing(data=[Conversation(id=one, name=name) for one, name in found]))
+    return Wrapped(value=ListBody(data=[Conversation(id=one, name=name) for one, name in found]))
 
 
-_Created = Wrapped[SourceDetails]
+_Created = Wrapped[StoredSource]
 
 
 @_writing.post("/sources/webpage", dependencies=[JSON], response_model=_Created)
@@ -303,7 +303,7 @@ async def send_message(
 async def _create(post: Post, sent: Sent) -> _Created | Response:
     """Have the service accept a source as a new one, `once`."""
 
-    def add(keyed: Keyed | None) -> Awaitable[SourceDetails]:
+    def add(keyed: Keyed | None) -> Awaitable[StoredSource]:
         return post.service.add(sent, keyed)
 
     return await once(post, sent.parts, add, sent)

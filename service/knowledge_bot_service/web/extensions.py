@@ -21,7 +21,7 @@ from knowledge_bot_service.store.catalog import (
     SourceText,
 )
 from knowledge_bot_service.store.idempotency import fingerprint
-from knowledge_bot_service.store.sources import Replacing, SourceDetails
+from knowledge_bot_service.store.sources import Replacing, StoredSource
 from knowledge_bot_service.web.endpoints import (
     FORM,
     JSON,
@@ -37,7 +37,7 @@ from knowledge_bot_service.web.problems import described
 from knowledge_bot_service.web.requests import (
     UPLOAD_BODY,
     Id,
-    Listing,
+    ListBody,
     NewName,
     NewSearch,
     NewText,
@@ -78,7 +78,7 @@ class _Change:
         tags = (tag.strip() for tag in self.if_match.split(","))
         return frozenset(tag[1:-1] for tag in tags if len(tag) > 1 and tag[0] == tag[-1] == '"')
 
-    async def replace(self, sent: Sent) -> Wrapped[SourceDetails]:
+    async def replace(self, sent: Sent) -> Wrapped[StoredSource]:
         """Have the service accept a text that takes the place of the source's."""
         same = fingerprint(self.request.method, self.request.url.path, **sent.parts)
         details = await self.service.add(sent, Replacing(self.id, self.expected, same))
@@ -125,7 +125,7 @@ def read_source(
     id: SourceId,  # noqa: A002 - as in the interface's paths
     service: ServiceOf,
     response: Response,
-) -> Wrapped[SourceDetails]:
+) -> Wrapped[StoredSource]:
     """Read where a source stands."""
     return _tagged(service.catalog.details(id), response)
 
@@ -153,13 +153,13 @@ def read_text(
 @_changing.put("/{id}/webpage", dependencies=[JSON], responses=_WITH_ETAG)
 async def replace_with_webpage(
     body: Wrapped[NewWebpage], change: _ChangeOf
-) -> Wrapped[SourceDetails]:
+) -> Wrapped[StoredSource]:
     """Replace a source with a web page, when that has been read."""
     return await change.replace(sent_webpage(body.value))
 
 
 @_changing.put("/{id}/write", dependencies=[JSON], responses=_WITH_ETAG)
-async def replace_with_text(body: Wrapped[NewText], change: _ChangeOf) -> Wrapped[SourceDetails]:
+async def replace_with_text(body: Wrapped[NewText], change: _ChangeOf) -> Wrapped[StoredSource]:
     """Replace a source with a text, when that has been read."""
     return await change.replace(sent_text(body.value))
 
@@ -170,14 +170,14 @@ async def replace_with_text(body: Wrapped[NewText], change: _ChangeOf) -> Wrappe
     responses=_WITH_ETAG,
     openapi_extra=UPLOAD_BODY,
 )
-async def replace_with_upload(change: _ChangeOf) -> Wrapped[SourceDetails]:
+async def replace_with_upload(change: _ChangeOf) -> Wrapped[StoredSource]:
     """Replace a source with a file, when that has been read; the form is that of the POST."""
     path = change.service.new_material_path()
     return await change.replace(await receive_upload(change.request, path))
 
 
 @_changing.patch("/{id}", dependencies=[JSON], responses=_WITH_ETAG)
-async def rename_source(body: Wrapped[NewName], change: _ChangeOf) -> Wrapped[SourceDetails]:
+async def rename_source(body: Wrapped[NewName], change: _ChangeOf) -> Wrapped[StoredSource]:
     """Give a source another name; its text is not read again, and its revision stays."""
     details = await change.service.rename_source(change.id, body.value.name, change.expected)
     change.log("source %s was renamed with the key %s")
@@ -191,7 +191,7 @@ async def delete_source(change: _ChangeOf) -> None:
     change.log("source %s was deleted with the key %s")
 
 
-def _tagged(details: SourceDetails, response: Response) -> Wrapped[SourceDetails]:
+def _tagged(details: StoredSource, response: Response) -> Wrapped[StoredSource]:
     response.headers["ETag"] = f'"{details.revision}"'
     return Wrapped(value=details)
 
@@ -233,7 +233,7 @@ _passages = APIRouter(prefix=PREFIX, dependencies=[KEY])
 
 
 @_passages.post("/search", dependencies=[JSON], responses=described(400, 401, 413))
-async def search(body: Wrapped[NewSearch], service: ServiceOf) -> Wrapped[Listing[FoundPassage]]:
+async def search(body: Wrapped[NewSearch], service: ServiceOf) -> Wrapped[ListBody[FoundPassage]]:
     """Find the passages that fit a question best, best first; nothing is asked and nothing stored.
 
     In the collections of the bot, or in `collections`; with both in those of the bot that are
@@ -246,7 +246,7 @@ async def search(body: Wrapped[NewSearch], service: ServiceOf) -> Wrapped[Listin
     passages = [
         FoundPassage.of(one.hit, score=one.score, found=found.is_found) for one in found.passages
     ]
-    return Wrapped(value=Listing(data=passages))
+    return Wrapped(value=ListBody(data=passages))
 
 
 @_passages.get("/passages/{id}", responses=described(401, 404))

@@ -14,10 +14,10 @@ from typing import Final, TypeAlias
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from knowledge_bot_service.config.keys import Key, Keys
+from knowledge_bot_service.config.keys import Key, KeyList
 from knowledge_bot_service.config.logs import client_of, path_of
-from knowledge_bot_service.config.refusals import RefusedError, too_large
-from knowledge_bot_service.config.settings import Limits, Role
+from knowledge_bot_service.config.refusals import RefusedRequestError, too_large
+from knowledge_bot_service.config.settings import ROLES, LimitSettings, Role
 from knowledge_bot_service.web.problems import response_to
 
 PREFIX: Final = "/public/v1"
@@ -33,13 +33,13 @@ _OPEN_PATHS: Final = frozenset({f"{PREFIX}/ping", "/openapi.json"})
 # The interface, and the data that the page at `/` shows.
 _KEPT: Final = (f"{PREFIX}/", "/page/")
 
-# A key with the role read may ask too, although that is a POST.
-_ASKED: Final = frozenset({f"{PREFIX}/messages", f"{PREFIX}/search"})
-_READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-
-# What may be done to sources that are there already.
-_CHANGES: Final = frozenset({"PUT", "PATCH", "DELETE"})
-_SOURCES: Final = f"{PREFIX}/sources"
+# The role that a request needs, by its method and path: the first that fits. Asking is a POST too.
+_NEEDED: Final[Sequence[tuple[re.Pattern[str], Role]]] = (
+    (re.compile(r"(GET|HEAD|OPTIONS) .*"), "read"),
+    (re.compile(rf"POST {PREFIX}/(messages|search)"), "read"),
+    (re.compile(rf"(PUT|PATCH|DELETE) {PREFIX}/sources.*"), "manage"),
+    (re.compile(r".*", re.DOTALL), "write"),
+)
 
 # How many wrong keys a client may send in a minute. The next ones are in no log, and each waits for
 # 60 / _WRONG_KEYS seconds: not so long that a client with an old key gives up before it is told.
@@ -160,13 +160,13 @@ def may_manage(scope: Scope) -> bool:
     return key is not None and key.may("manage")
 
 
-class Admission:
+class KeyAdmission:
     """Judges the keys that requests bring, wherever they bring them.
 
     A client that sends one wrong key after the other waits for each answer, and nobody else does.
     """
 
-    def __init__(self, keys: Keys) -> None:
+    def __init__(self, keys: KeyList) -> None:
         self._keys = keys
         self._wrong = _Rate()
 
@@ -174,7 +174,7 @@ class Admission:
         """Leave the key that a request brings in its scope, for `key_of`.
 
         Raises:
-            RefusedError: 401, it brings none, or one that is unknown or has expired.
+            RefusedRequestError: 401, it brings none, or one that is unknown or has expired.
         """
         if given is None:
             raise _unauthorized(None)
@@ -196,7 +196,7 @@ class Admission:
         raise _unauthorized(key)
 
 
-class Gate:
+class RequestGate:
     """A step of the middleware: 401, 403 and 429 by a request's key, 413 for a body too large.
 
     The answers to what passes have headers that keep a browser from running, framing, storing or
@@ -207,7 +207,7 @@ class Gate:
     body is read.
     """
 
-    def __init__(self, admission: Admission, limits: Limits) -> None:
+    def __init__(self, admission: KeyAdmission, limits: LimitSettings) -> None:
         self._admission = admission
         self._limits = limits
         self._rate = _Rate()
@@ -221,7 +221,7 @@ class Gate:
         passing.limit, passing.headers = limit, _PROTECTIVE
         try:
             if path in _OPEN_PATHS:
-                with suppress(RefusedError):
+                with suppress(RefusedRequestError):
                     await self._admission.admit(headers.get(KEY_HEADER), scope)
             elif path.startswith(_KEPT):
                 await self._admission.admit(headers.get(KEY_HEADER), scope)
@@ -229,44 +229,31 @@ class Gate:
             declared = headers.get("content-length", "")
             if declared.isascii() and declared.isdigit() and int(declared) > limit:
                 raise too_large(limit)
-        except RefusedError as problem:
+        except RefusedRequestError as problem:
             return response_to(problem)
         return None
 
     def _check(self, scope: Scope) -> None:
         """Check that an admitted key may do what is asked, and as often."""
         key: Key = scope[_KEY]
-        needed = _needed_role(scope["method"], scope["path"])
+        asked = f"{scope['method']} {scope['path']}"
+        needed = next(role for form, role in _NEEDED if form.fullmatch(asked))
         if not key.may(needed):
-            raise _forbidden(key, needed)
+            raise RefusedRequestError(
+                HTTPStatus.FORBIDDEN,
+                "forbidden",
+                f"The key {key.name} may {ROLES[key.role]}, and nothing else. Nothing was done. "
+                f"Use a key with the role {needed}.",
+            )
         allowed = key.requests_per_minute or self._limits.requests_per_minute
         if allowed is not None and (seconds := self._rate.seconds_to_wait(key.sha256, allowed)):
-            raise RefusedError(
+            raise RefusedRequestError(
                 HTTPStatus.TOO_MANY_REQUESTS,
                 "too_many_requests",
                 f"The key {key.name} may make {allowed:,} requests a minute and has made more. "
                 f"Nothing was done; send the request again in {seconds} s.",
                 {"Retry-After": str(seconds)},
             )
-
-
-def _needed_role(method: str, path: str) -> Role:
-    if method in _READS or path in _ASKED:
-        return "read"
-    return "manage" if method in _CHANGES and path.startswith(_SOURCES) else "write"
-
-
-def _forbidden(key: Key, needed: Role) -> RefusedError:
-    code, may = (
-        ("read_only_key", "list and ask, and not add, change or delete anything")
-        if key.role == "read"
-        else ("key_may_not_manage", "list, ask and add, and not replace, rename or delete sources")
-    )
-    return RefusedError(
-        HTTPStatus.FORBIDDEN,
-        code,
-        f"The key {key.name} may {may}. Nothing was done. Use a key with the role {needed}.",
-    )
 
 
 class _Rate:
@@ -288,9 +275,9 @@ class _Rate:
         return 0 if admitted else math.ceil((1 - tokens) * 60 / per_minute)
 
 
-def _unauthorized(key: Key | None) -> RefusedError:
+def _unauthorized(key: Key | None) -> RefusedRequestError:
     if key is None:
         message = f"The request needs a valid key in its {KEY_HEADER} header."
     else:
         message = f"The key {key.name} is no longer valid since {key.expires}. Use another one."
-    return RefusedError(HTTPStatus.UNAUTHORIZED, "unauthorized", message)
+    return RefusedRequestError(HTTPStatus.UNAUTHORIZED, "unauthorized", message)

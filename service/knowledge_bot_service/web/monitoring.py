@@ -29,7 +29,7 @@ from starlette.types import Scope
 
 from knowledge_bot_service.config.logs import client_of, path_of
 from knowledge_bot_service.config.storage import StorageError
-from knowledge_bot_service.store.database import Database, DatabaseClosedError
+from knowledge_bot_service.store.database import DatabaseClosedError, ServiceDatabase
 from knowledge_bot_service.store.sources import count_sources
 from knowledge_bot_service.web.gate import key_of
 from knowledge_bot_service.work.worker import Workers
@@ -53,13 +53,11 @@ _PROBE: Final = b"\0" * 65_536
 
 
 class Metrics:
-    """Counters for Prometheus; they hold numbers only, nothing from the sources.
+    """Counters for Prometheus; they hold numbers only, nothing from the sources."""
 
-    Attributes:
-        refetches: pages fetched again, by outcome: `changed`, `unchanged` or `failed`.
-    """
-
-    def __init__(self, database: Database, file: Path, connections: Callable[[], int]) -> None:
+    def __init__(
+        self, database: ServiceDatabase, file: Path, connections: Callable[[], int]
+    ) -> None:
         self._registry = CollectorRegistry()
         self._requests = Counter(
             "kbot_service_requests",
@@ -80,18 +78,8 @@ class Metrics:
             ["outcome"],
             registry=self._registry,
         )
-        self.refetches = Counter(
-            "kbot_service_refetches",
-            "Web pages that were fetched again, by outcome.",
-            ["outcome"],
-            registry=self._registry,
-        )
-        for counter, outcomes in (
-            (self._questions, ("answered", "not_found", "failed")),
-            (self.refetches, ("changed", "unchanged", "failed")),
-        ):
-            for outcome in outcomes:  # so that rates exist from the first one on
-                counter.labels(outcome)
+        for outcome in ("answered", "not_found", "failed"):  # rates exist from the first one on
+            self._questions.labels(outcome)
         self._counted: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         self._registry.register(_Contents(database, file, connections))
         ProcessCollector(registry=self._registry)
@@ -135,7 +123,9 @@ class Metrics:
 class _Contents(Collector):
     """Gauges of what the service holds, read when they are asked for."""
 
-    def __init__(self, database: Database, file: Path, connections: Callable[[], int]) -> None:
+    def __init__(
+        self, database: ServiceDatabase, file: Path, connections: Callable[[], int]
+    ) -> None:
         self._database, self._file, self._connections = database, file, connections
 
     def collect(self) -> Iterator[Metric]:
@@ -176,7 +166,7 @@ class Health:
     """Checks whether the service is ready: disk, database, workers."""
 
     def __init__(
-        self, database: Database, folder: Path, workers: Workers, min_free_bytes: int
+        self, database: ServiceDatabase, folder: Path, workers: Workers, min_free_bytes: int
     ) -> None:
         self._database, self._folder, self._workers = database, folder, workers
         self._min_free_bytes = min_free_bytes

@@ -12,8 +12,8 @@ from typing import Self, TypeAlias
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp
 
-from knowledge_bot_service.config.refusals import RefusedError
-from knowledge_bot_service.web.gate import Admission, Passing
+from knowledge_bot_service.config.refusals import RefusedRequestError
+from knowledge_bot_service.web.gate import KeyAdmission, Passing
 
 Mount: TypeAlias = Callable[[str, Path], AbstractAsyncContextManager[ASGIApp]]
 """Called with the service's address and its data folder, it runs an application."""
@@ -75,7 +75,7 @@ class Beside:
     without a key has sessions or memory.
     """
 
-    def __init__(self, mounts: Mounts, admission: Admission) -> None:
+    def __init__(self, mounts: Mounts, admission: KeyAdmission) -> None:
         self._mounts, self._admission = mounts, admission
 
     async def __call__(self, passing: Passing) -> ASGIApp | None:
@@ -87,7 +87,7 @@ class Beside:
             bearer = key.strip() if scheme.lower() == "bearer" else None
             try:
                 await self._admission.admit(bearer, scope)
-            except RefusedError:
+            except RefusedRequestError:
                 rest = [header for header in scope["headers"] if header[0] != b"authorization"]
                 passing.scope = {**scope, "headers": rest}
         return mounted

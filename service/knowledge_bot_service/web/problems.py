@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
-from knowledge_bot_service.config.refusals import RefusedError, UnknownError, invalid
+from knowledge_bot_service.config.refusals import RefusedRequestError, UnknownError, invalid
 from knowledge_bot_service.config.settings import in_words
 from knowledge_bot_service.config.storage import StorageError, log_storage_error, storage_error
 from knowledge_bot_service.web.requests import SAID
@@ -22,7 +22,7 @@ from knowledge_bot_service.web.requests import SAID
 _log = logging.getLogger(__name__)
 
 
-class Problem(BaseModel):
+class RefusalBody(BaseModel):
     """The body of an error (interface section 7); `id` is of what a request created before."""
 
     code: str
@@ -50,19 +50,19 @@ def described(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Errors of an endpoint as the description has them, by their status."""
     # With `default`, FastAPI does not announce its 422, which never happens here.
     return {
-        **{one: {"model": Problem, "description": _DESCRIPTIONS[one]} for one in statuses},
-        "default": {"model": Problem, "description": "Any other error"},
+        **{one: {"model": RefusalBody, "description": _DESCRIPTIONS[one]} for one in statuses},
+        "default": {"model": RefusalBody, "description": "Any other error"},
     }
 
 
-def response_to(error: RefusedError) -> JSONResponse:
+def response_to(error: RefusedRequestError) -> JSONResponse:
     """The answer to a request that is refused."""
-    body = Problem(code=error.code, message=error.detail, id=error.id)
+    body = RefusalBody(code=error.code, message=error.detail, id=error.id)
     return JSONResponse(body.model_dump(exclude_none=True), error.status_code, error.headers)
 
 
 def install(app: FastAPI) -> None:
-    """Make the application answer every error with a `Problem`."""
+    """Make the application answer every error with a `RefusalBody`."""
     app.add_exception_handler(HTTPException, _of_http)
     app.add_exception_handler(RequestValidationError, _of_validation)
     for kind in (StorageError, sqlite3.Error, OSError):
@@ -85,7 +85,7 @@ def _sentence(error: Any) -> str:
 
 async def _of_http(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)  # noqa: S101 - Starlette hands over what it was registered for
-    if isinstance(error, RefusedError):
+    if isinstance(error, RefusedRequestError):
         if isinstance(error, UnknownError) and request.method == "GET":
             error.status_code = HTTPStatus.NOT_FOUND  # the path names it
         # A request whose idempotency key was taken in gets it back, whatever came of it.
@@ -100,7 +100,7 @@ async def _of_http(request: Request, error: Exception) -> JSONResponse:
         routes = [one for one in request.app.routes if one.matches(request.scope)[0] != Match.NONE]
         methods = [one.methods for one in routes if one.path == routes[0].path]
         headers["Allow"] = ", ".join(sorted({*chain(*methods)}))
-    return response_to(RefusedError(status, code, message, headers))
+    return response_to(RefusedRequestError(status, code, message, headers))
 
 
 async def _of_validation(_request: Request, error: Exception) -> JSONResponse:
@@ -119,7 +119,7 @@ async def _of_storage(_request: Request, error: Exception) -> JSONResponse:
 async def _of_fault(request: Request, error: Exception) -> JSONResponse:
     _log.error("%s %s: %s", request.method, request.url.path, type(error).__name__)
     return response_to(
-        RefusedError(
+        RefusedRequestError(
             HTTPStatus.INTERNAL_SERVER_ERROR,
             "internal_error",
             "The service failed while it handled the request, and may have acted on it. "

@@ -63,7 +63,7 @@ class Wrapped(BaseModel, Generic[T]):
     value: T
 
 
-class Listing(BaseModel, Generic[T]):
+class ListBody(BaseModel, Generic[T]):
     """A list endpoint's answer."""
 
     model_config = ConfigDict(frozen=True)
@@ -81,11 +81,11 @@ Text = Annotated[str, _matching(_TEXT)]
 Id = Annotated[str, _matching(_ID, max_length=200)]
 
 
-class _Body(BaseModel):
+class _RequestBody(BaseModel):
     model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
 
 
-class NewName(_Body):
+class NewName(_RequestBody):
     """What a source is renamed with."""
 
     name: Annotated[str, _matching(_NAME, max_length=1000)]
@@ -139,7 +139,7 @@ UPLOAD_BODY: Final[dict[str, Any]] = {
 """The description of the body of `POST /sources/upload`."""
 
 
-class NewSearch(_Body):
+class NewSearch(_RequestBody):
     """`POST /search`."""
 
     query: Annotated[Text, Field(max_length=QUESTION_LENGTH)]
@@ -148,7 +148,7 @@ class NewSearch(_Body):
     limit: Annotated[int, Field(ge=1, le=LOOKED_AT)] = 10
 
 
-class NewMessage(_Body):
+class NewMessage(_RequestBody):
     """`POST /messages`."""
 
     bot_id: Id

@@ -39,7 +39,7 @@ async def receive_upload(request: Request, path: Path) -> Sent:
     file is synchronised to the disk; after an error nothing is there.
 
     Raises:
-        RefusedError: 400, the form is not what the interface asks for.
+        RefusedRequestError: 400, the form is not what the interface asks for.
     """
     boundary = parse_options_header(request.headers.get("content-type"))[1].get(b"boundary")
     if not boundary:

@@ -21,31 +21,36 @@ from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 
 from knowledge_bot.models import Bot, Collection, Header
-from knowledge_bot_service.answers.answerer import Answer, AnsweredMessage, Answerer, NoAnswerError
-from knowledge_bot_service.answers.conversations import Asked, Conversations, asked_in
-from knowledge_bot_service.answers.finding import Finder, Found
+from knowledge_bot_service.answers.answerer import (
+    AnsweredMessage,
+    Answerer,
+    ModelFailedError,
+    WordedAnswer,
+)
+from knowledge_bot_service.answers.conversations import AskedQuestion, ConversationStore, asked_in
+from knowledge_bot_service.answers.finding import Finder, RankedPassages
 from knowledge_bot_service.config.folder import DataFolder
 from knowledge_bot_service.config.keys import Key
-from knowledge_bot_service.config.refusals import RefusedError, UnknownError, invalid
-from knowledge_bot_service.config.settings import Settings
+from knowledge_bot_service.config.refusals import RefusedRequestError, UnknownError, invalid
+from knowledge_bot_service.config.settings import ServiceSettings
 from knowledge_bot_service.index.search import Hit, Search
 from knowledge_bot_service.store.catalog import Catalog, Removal
-from knowledge_bot_service.store.database import Database, new_id, now
-from knowledge_bot_service.store.idempotency import Done, Keyed, Once, find_done
+from knowledge_bot_service.store.database import ServiceDatabase, new_id, now
+from knowledge_bot_service.store.idempotency import Done, IdempotentRequests, Keyed, find_done
 from knowledge_bot_service.store.material import write_headers, write_text
 from knowledge_bot_service.store.sources import (
     AlreadyReplacedError,
     Kind,
     Material,
     Replacing,
-    SourceDetails,
-    Store,
+    SourceStore,
+    StoredSource,
 )
 from knowledge_bot_service.work.backlog import Backlog, Questions
 from knowledge_bot_service.work.worker import SMALL, Workers
 
 if TYPE_CHECKING:
-    from knowledge_bot_service.answers.written_answers import Writer
+    from knowledge_bot_service.answers.written_answers import ModelWriter
 
 # A longer text goes to a file of its own, since one writer serves everybody: in characters.
 _LONG_TEXT: Final = 256 * 1024
@@ -124,22 +129,22 @@ class KnowledgeBase:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: ServiceSettings,
         folder: DataFolder,
-        database: Database,
-        writer: "Writer | None" = None,
+        database: ServiceDatabase,
+        writer: "ModelWriter | None" = None,
         count: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.settings = settings
         self._count = count
         self._material = folder.material
         self._database = database
-        self._store = Store(database, [collection.id for collection in settings.collections])
+        self._store = SourceStore(database, [collection.id for collection in settings.collections])
         self._offer(settings, sees_all=True)
         self._backlog = Backlog()
         self._questions = Questions()
-        self._conversations = Conversations(self._database)
-        self.once = Once(self._done_for)
+        self._conversations = ConversationStore(self._database)
+        self.once = IdempotentRequests(self._done_for)
         self._removal = Removal(self._database, folder.material)
         self._search = Search(self._database)
         self._finder = Finder(self._search)
@@ -156,7 +161,7 @@ class KnowledgeBase:
             on_done=self._on_done,
         )
 
-    def _offer(self, settings: Settings, *, sees_all: bool) -> None:
+    def _offer(self, settings: ServiceSettings, *, sees_all: bool) -> None:
         self._collections = {
             collection.id: Collection(id=collection.id, name=collection.name)
             for collection in settings.collections
@@ -204,7 +209,7 @@ class KnowledgeBase:
         """The bots, in the order of the settings."""
         return list(self._bots.values())
 
-    def conversations_of(self, bot: str) -> Conversations:
+    def conversations_of(self, bot: str) -> ConversationStore:
         """The conversations of all bots, once it is clear that this one is seen here.
 
         Raises:
@@ -219,7 +224,7 @@ class KnowledgeBase:
         Raises:
             UnknownError: it is hidden: none of its collections is seen here, or of those that its
                 replacement is to be in.
-            RefusedError: it is to be changed, and not all of them are.
+            RefusedRequestError: it is to be changed, and not all of them are.
         """
         if self.catalog.sees_all:
             return
@@ -228,9 +233,9 @@ class KnowledgeBase:
             raise UnknownError("source", source)
         if changes and not all(one.issubset(self._collections) for one in found):
             # Not a 404: a client would take the source for deleted.
-            raise RefusedError(
+            raise RefusedRequestError(
                 HTTPStatus.FORBIDDEN,
-                "key_may_not_manage",
+                "forbidden",
                 f"The source {source} is also in a collection that the request's key does not see. "
                 "Nothing was done. Use a key that sees all of its collections.",
             )
@@ -248,12 +253,12 @@ class KnowledgeBase:
 
     async def rename_source(
         self, source: str, name: str, expected: frozenset[str] | None
-    ) -> SourceDetails:
+    ) -> StoredSource:
         """Give a source another name; nothing is read again.
 
         Raises:
             UnknownError: there is no such source.
-            RefusedError: its newest revision is another one; nothing was done.
+            RefusedRequestError: its newest revision is another one; nothing was done.
         """
         await asyncio.wrap_future(self._store.rename(source, name, expected))
         return await run_in_threadpool(self.catalog.details, source)
@@ -280,7 +285,7 @@ class KnowledgeBase:
         if sent.file is not None:
             await run_in_threadpool((self._material / sent.file).unlink)
 
-    async def add(self, sent: Sent, what: Replacing | Keyed | None = None) -> SourceDetails:
+    async def add(self, sent: Sent, what: Replacing | Keyed | None = None) -> StoredSource:
         """Accept a source, which is fetched and read later.
 
         Its file is removed, now or when the source is done. With `Replacing`, it takes that
@@ -289,8 +294,8 @@ class KnowledgeBase:
 
         Raises:
             UnknownError: one of the collections is not here, or there is no source to replace.
-            RefusedError: it has another revision than is to be replaced, or no more sources are
-                allowed.
+            RefusedRequestError: it has another revision than is to be replaced, or no more sources
+                are allowed.
         """
         try:
             collections = self._expand(sent.collections)
@@ -300,7 +305,7 @@ class KnowledgeBase:
         size, material = await self._prepared(sent)
         work = new_id("src_")
         replacing = what if isinstance(what, Replacing) else None
-        source = SourceDetails(
+        source = StoredSource(
             id=replacing.source if replacing else work,
             name=sent.name,
             collections=collections,
@@ -366,8 +371,8 @@ class KnowledgeBase:
 
         Raises:
             UnknownError: there is no such bot, or it has no such conversation.
-            RefusedError: of a long prompt or transcript, the question is too long.
-            NoAnswerError: the model that words the answers gave none. Nothing was stored: no
+            RefusedRequestError: of a long prompt or transcript, the question is too long.
+            ModelFailedError: the model that words the answers gave none. Nothing was stored: no
                 conversation has begun or gone on.
         """
         collections = self._bot(bot)
@@ -379,7 +384,7 @@ class KnowledgeBase:
         if self._writer is not None and answer.passages:
             try:
                 answer = await self._writer.write(asked, answer.passages)
-            except NoAnswerError:
+            except ModelFailedError:
                 self._count("failed")
                 raise
         message = AnsweredMessage(
@@ -408,7 +413,7 @@ class KnowledgeBase:
 
     def _answer(
         self, bot: str, content: str, conversation: str | None, collections: Sequence[int]
-    ) -> tuple[Asked, Answer]:
+    ) -> tuple[AskedQuestion, WordedAnswer]:
         if conversation is None:
             asked = asked_in(content)
         elif self._conversations.exists(bot, conversation):
@@ -427,7 +432,7 @@ class KnowledgeBase:
 
     async def search(
         self, query: str, *, bot: str | None, collections: Sequence[str], limit: int
-    ) -> Found:
+    ) -> RankedPassages:
         """Find the passages that fit a question best; nothing is stored.
 
         The places to look in are those of `Client.search`; the query may be a prompt that holds the
@@ -468,7 +473,7 @@ class KnowledgeBase:
         source: str,
         material: Material,
         size: int | None,
-        stored: Future[tuple[SourceDetails, tuple[str, ...]]],
+        stored: Future[tuple[StoredSource, tuple[str, ...]]],
     ) -> None:
         if stored.exception() is None:
             self._on_gone(stored.result()[1])

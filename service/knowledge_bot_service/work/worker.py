@@ -15,18 +15,24 @@ from typing import Final, TypeVar
 from knowledge_bot_service.config.storage import StorageError, storage_error
 from knowledge_bot_service.readers.extract import ExtractionError
 from knowledge_bot_service.readers.reading import (
-    Limits,
+    DocumentReader,
     Part,
-    Reader,
     ReaderClosedError,
     ReaderDiedError,
-    Request,
+    ReadingLimits,
+    ReadingRequest,
     TooSlowError,
 )
-from knowledge_bot_service.store.database import Database, DatabaseClosedError
+from knowledge_bot_service.store.database import DatabaseClosedError, ServiceDatabase
 from knowledge_bot_service.store.entries import delete_entries, insert_entries
 from knowledge_bot_service.store.material import read_headers
-from knowledge_bot_service.store.sources import Job, Kind, Store, finish_ready, is_wanted
+from knowledge_bot_service.store.sources import (
+    Kind,
+    ReadingJob,
+    SourceStore,
+    finish_ready,
+    is_wanted,
+)
 from knowledge_bot_web.errors import FetchError
 from knowledge_bot_web.fetching import FetchPolicy, fetch
 
@@ -38,7 +44,7 @@ SMALL: Final = 256 * 1024
 """A text or file up to this size, in bytes or characters, is read before what is longer."""
 
 # What a small source may take. One that takes longer is read again among the long ones.
-_SMALL_LIMITS: Final = Limits(seconds=3.0, seconds_in_all=3.0)
+_SMALL_LIMITS: Final = ReadingLimits(seconds=3.0, seconds_in_all=3.0)
 
 # Sources whose length has so few bits are taken together, so many at a time, and share the disk's
 # time.
@@ -75,8 +81,8 @@ class Workers:
 
     def __init__(
         self,
-        database: Database,
-        store: Store,
+        database: ServiceDatabase,
+        store: SourceStore,
         *,
         folder: Path,
         policy: FetchPolicy,
@@ -90,8 +96,8 @@ class Workers:
         self._on_done = on_done
         self._stopping = threading.Event()
         self._small = _Lane(_SMALL_LIMITS, together=_TOGETHER)
-        self._long = _Lane(Limits(), together=1)
-        self._readers = [Reader() for _ in range(count + 1)]
+        self._long = _Lane(ReadingLimits(), together=1)
+        self._readers = [DocumentReader() for _ in range(count + 1)]
         self._threads = [
             threading.Thread(
                 target=self._run, args=(lane, reader), name=f"worker-{number}", daemon=True
@@ -137,7 +143,7 @@ class Workers:
         with contextlib.suppress(StorageError):
             self._store.release_claims()
 
-    def _run(self, lane: "_Lane", reader: Reader) -> None:
+    def _run(self, lane: "_Lane", reader: DocumentReader) -> None:
         while not self._stopping.is_set():
             public_ids = lane.take(_IDLE if reader.is_running else None)
             if not public_ids:
@@ -163,7 +169,7 @@ class Workers:
                     lane.add(public_id, 0)
         reader.rest()
 
-    def _jobs(self, public_ids: list[str], lane: "_Lane") -> list[Job]:
+    def _jobs(self, public_ids: list[str], lane: "_Lane") -> list[ReadingJob]:
         """What is to be done for sources that wait; those that are ready or gone are over."""
         if lane is self._small:
             jobs = self._store.jobs(public_ids)
@@ -173,7 +179,9 @@ class Workers:
             self._on_done(public_id)
         return jobs
 
-    def _process(self, jobs: list[Job], lane: "_Lane", reader: Reader) -> Iterator[Job]:
+    def _process(
+        self, jobs: list[ReadingJob], lane: "_Lane", reader: DocumentReader
+    ) -> Iterator[ReadingJob]:
         """Read the sources one after another; the passages of one are written meanwhile.
 
         Yields each when it is recorded what became of it.
@@ -190,7 +198,7 @@ class Workers:
             self._settle(job, lane, written)
             yield job
 
-    def _settle(self, job: Job, lane: "_Lane", written: Future[None]) -> None:
+    def _settle(self, job: ReadingJob, lane: "_Lane", written: Future[None]) -> None:
         try:
             written.result()
         except (ReaderClosedError, DatabaseClosedError):
@@ -218,13 +226,13 @@ class Workers:
         else:
             self._done(job)
 
-    def _try_again(self, job: Job, lane: "_Lane", cause: str) -> None:
+    def _try_again(self, job: ReadingJob, lane: "_Lane", cause: str) -> None:
         if self._store.requeue(job.source, cause) == "pending":
             lane.add(job.public_id, 0)
         else:
             self._done(job)
 
-    def _fail(self, job: Job, error: Exception) -> None:
+    def _fail(self, job: ReadingJob, error: Exception) -> None:
         reason = str(error)
         if isinstance(error, FetchError) and error.may_pass:
             reason += f"; {'add' if job.replaces is None else 'replace'} it again later"
@@ -232,13 +240,15 @@ class Workers:
         _log.warning("%s failed: %s", job, reason)
         self._done(job)
 
-    def _done(self, job: Job) -> None:
+    def _done(self, job: ReadingJob) -> None:
         # The row is final, so that a file which stays behind here is removed at the next start.
         if job.material.file is not None:
             (self._folder / job.material.file).unlink(missing_ok=True)
         self._on_done(job.public_id)
 
-    def _index(self, job: Job, reader: Reader, limits: Limits) -> Future[None]:
+    def _index(
+        self, job: ReadingJob, reader: DocumentReader, limits: ReadingLimits
+    ) -> Future[None]:
         """Have a source read, and write it. The future is done when its last part is written."""
         # An earlier attempt has left passages.
         while job.begun and self._delete_some(job) == _BATCH:
@@ -252,12 +262,12 @@ class Workers:
                 writing.append(self._write(job, part))
         return writing[-1]
 
-    def _delete_some(self, job: Job) -> int:
+    def _delete_some(self, job: ReadingJob) -> int:
         return self._database.write(
             lambda connection: delete_entries(connection, job.source, _BATCH), background=_BATCH
         ).result()
 
-    def _write(self, job: Job, part: Part) -> Future[None]:
+    def _write(self, job: ReadingJob, part: Part) -> Future[None]:
         def insert(connection: Connection) -> None:
             if not is_wanted(connection, job.source):
                 raise _UnwantedError
@@ -267,26 +277,28 @@ class Workers:
 
         return self._database.write(insert, background=len(part.entries))
 
-    def _parts(self, job: Job, reader: Reader, limits: Limits) -> Generator[Part]:
+    def _parts(
+        self, job: ReadingJob, reader: DocumentReader, limits: ReadingLimits
+    ) -> Generator[Part]:
         material = job.material
         path = None if material.file is None else self._folder / material.file
         if job.kind is Kind.WEBPAGE:
             kept = () if path is None else read_headers(path)
-            headers = [*material.headers, *((one.name, one.value) for one in kept)]
+            headers = [(one.name, one.value) for one in kept]
             page = fetch(_present(material.url), headers, self._policy)
             yield from reader.read_page(job.name, page, self._folder, limits)
             return
         if job.kind is Kind.FILE:
-            request = Request(
+            request = ReadingRequest(
                 job.name,
                 path=str(_present(path)),
                 filename=material.filename or "",
                 content_type=material.content_type,
             )
         elif path is not None:
-            request = Request(job.name, path=str(path), is_text=True)
+            request = ReadingRequest(job.name, path=str(path), is_text=True)
         else:
-            request = Request(job.name, text=_present(material.content))
+            request = ReadingRequest(job.name, text=_present(material.content))
         yield from reader.read(request, limits)
 
 
@@ -297,7 +309,7 @@ class _UnwantedError(Exception):
 class _Lane:
     """Pending sources that wait for the same threads: those of the lowest rank first, in order."""
 
-    def __init__(self, limits: Limits, *, together: int) -> None:
+    def __init__(self, limits: ReadingLimits, *, together: int) -> None:
         self.limits = limits
         self._together = together
         self._waiting: queue.PriorityQueue[tuple[int, int, str]] = queue.PriorityQueue()

@@ -1,7 +1,5 @@
 """Keys with names and roles: what each may do, how they end, and how they change meanwhile."""
 
-import hashlib
-import json
 import os
 import re
 import signal
@@ -16,11 +14,12 @@ from in_process import InProcess, OnAPort, web
 from knowledge_bot import Client, PermissionDeniedError, RateLimitError
 from knowledge_bot.errors import Delivery
 from knowledge_bot_service import SettingsError
-from serve_command import SERVE, called, serving
+from knowledge_bot_service.config.folder import DataFolder
+from knowledge_bot_service.config.keys import KeyList
+from knowledge_bot_service.config.settings import parse_settings
+from serve_command import SERVE, serving
 from service_calls import problem_of
 from waiting import until
-
-pytestmark = pytest.mark.integration
 
 TEXT: dict[str, Any] = {
     "value": {"name": "Hours", "collections": ["col_default"], "content": "Open until ten."}
@@ -32,10 +31,6 @@ def status(base_url, key):
     return web.get(f"{base_url}/bots", headers={"X-API-KEY": key}).status_code
 
 
-def keys_command(folder, *arguments):
-    return called(folder, "keys", *arguments)
-
-
 TODAY = datetime.now(UTC).date()
 
 
@@ -43,7 +38,7 @@ TODAY = datetime.now(UTC).date()
 def service():
     """A service with the keys of several tests; what one key may and does concerns no other."""
     keys: list[dict[str, Any]] = [
-        {"name": "reader", "role": "read", "key": "key-of-a-reader"},
+        *({"name": role, "role": role, "key": f"key-to-{role}"} for role in MAY),
         {"name": "ended", "role": "write", "key": "ended", "expires": TODAY.isoformat()},
         {
             "name": "ends-later",
@@ -59,26 +54,46 @@ def service():
         yield running
 
 
-def test_a_reader_lists_and_asks_and_changes_nothing(service):
-    with httpx.Client(base_url=service.base_url, headers={"X-API-KEY": "key-of-a-reader"}) as http:
-        assert http.get("/collections").status_code == 200
-        assert http.get("/sources").is_success
-        assert http.post("/messages", json=QUESTION).status_code == 200
-        refused = problem_of(http.post("/sources/write", json=TEXT), 403)
-        assert refused["code"] == "read_only_key"
-        assert "reader" in refused["message"]
-        problem_of(http.post("/sources/webpage", json=TEXT), 403)
-        problem_of(http.post("/sources/upload", files={"file": b"x"}), 403)
-        problem_of(http.delete("/sources/x"), 403)
-        names = http.get(service.base_url.replace("/public/v1", "/openapi.json")).text
-        assert "bot_default" in names
+MAY = {"read": 1, "write": 2, "manage": 3}
+
+
+@pytest.mark.parametrize("role", MAY)
+@pytest.mark.parametrize(
+    ("asked", "body", "needed"),
+    [
+        ("GET /collections", None, "read"),
+        ("GET /sources", None, "read"),
+        ("POST /messages", QUESTION, "read"),
+        ("POST /search", {"value": {"query": "hours"}}, "read"),
+        ("POST /sources/write", TEXT, "write"),
+        ("POST /sources/webpage", {}, "write"),
+        ("POST /sources/upload", {}, "write"),
+        ("PUT /sources/src_x/write", TEXT, "manage"),
+        ("PATCH /sources/src_x", {"value": {"name": "x"}}, "manage"),
+        ("DELETE /sources/src_x", None, "manage"),
+    ],
+)
+def test_each_role_may_what_it_says_and_nothing_else(service, role, asked, body, needed):
+    method, path = asked.split()
+    headers = {"X-API-KEY": f"key-to-{role}"}
+    answered = web.request(method, f"{service.base_url}{path}", headers=headers, json=body)
+    if MAY[role] >= MAY[needed]:
+        assert answered.status_code not in {401, 403}
+    else:
+        refused = problem_of(answered, 403)
+        assert refused["code"] == "forbidden"
+        assert role in refused["message"]
+
+
+def test_what_a_key_may_not_is_refused_and_nothing_is_done(service):
+    before = len(service.sources())
     with (
-        Client("key-of-a-reader", service.base_url) as client,
+        Client("key-to-read", service.base_url) as client,
         pytest.raises(PermissionDeniedError) as caught,
     ):
         client.create_text_source(**TEXT["value"])
     assert caught.value.delivery is Delivery.REFUSED
-    assert service.sources() == []
+    assert len(service.sources()) == before
 
 
 def test_a_key_ends_on_its_day(service):
@@ -103,25 +118,6 @@ def test_more_requests_than_a_key_may_make_are_told_when_to_come_again(service):
     assert caught.value.retry_after is not None
     # Nobody else waits for it.
     assert status(service.base_url, service.api_key) == 200
-
-
-def test_a_key_of_an_earlier_version_may_what_it_could(tmp_path):
-    folder = tmp_path / "kbot-data" / "keys"
-    folder.mkdir(parents=True)
-    for role in ("write", "read", "owner"):
-        digest = hashlib.sha256(f"key-to-{role}".encode()).hexdigest()
-        kept = {"role": role, "sha256": digest, "expires": None}
-        (folder / role).write_text(json.dumps(kept))
-    with InProcess(tmp_path / "kbot-data") as service:
-        headers = {"X-API-KEY": "key-to-write"}
-        assert web.post(f"{service.base_url}/sources/write", json=TEXT, headers=headers).is_success
-        page = service.base_url.replace("/public/v1", "/page")
-        assert web.get(f"{page}/about", headers=headers).json()["role"] == "write"
-        refused = web.delete(f"{service.base_url}/sources/src_x", headers=headers)
-        assert problem_of(refused, 403)["code"] == "key_may_not_manage"
-        assert status(service.base_url, "key-to-read") == 200
-        # What it may is not known.
-        assert status(service.base_url, "key-to-owner") == 401
 
 
 def test_a_client_that_waits_as_it_is_told_gets_its_answer(service):
@@ -149,101 +145,44 @@ def test_two_names_for_one_key_are_refused_at_the_start():
     assert "the-same" not in str(caught.value)
 
 
-def test_hanging_up_reads_the_keys_of_the_configuration_again(tmp_path):
-    (tmp_path / "team.key").write_text("key-of-the-team\n")
+def key(name, text, role="read", **more):
+    return {"name": name, "role": role, "key": text, **more}
+
+
+def test_the_keys_of_a_configuration_are_read_again(tmp_path, caplog):
+    caplog.set_level("INFO", "knowledge_bot_service")
+    ended = key("gone", "key-of-the-gone", expires="2020-01-31")
+    found = [[key("old", "old-key"), ended], [key("team", "key-of-the-team", "write"), ended]]
+
+    def configured():
+        return parse_settings({"keys": found[-1]}, origin="kbot.toml")
+
+    keys = KeyList(DataFolder(tmp_path), parse_settings({"keys": found[0]}, origin="x"), configured)
+    assert "gone of the configuration is not taken: it ended on 2020-01-31" in caplog.text
+    assert (keys.find("old-key"), keys.find("key-of-the-team"))[1] is None
+    keys.reread()
+    assert "taken are now: team (write). Other settings need a restart" in caplog.text
+    assert keys.find("old-key") is None
+    assert keys.find("key-of-the-team").name == "team"
+    found.append([key("team", "another", "none")])
+    keys.reread()
+    assert "the keys were not read again, and the old ones are still taken" in caplog.text
+    assert keys.find("key-of-the-team").name == "team"
+    assert "key-of-the" not in caplog.text
+
+
+def test_hanging_up_reads_the_keys_again(tmp_path):
     file = tmp_path / "service.toml"
-    team = '[[keys]]\nname = "team"\nrole = "write"\nkey_file = "team.key"\n'
-    reader = '[[keys]]\nname = "kiosk"\nrole = "read"\nkey = "key-of-the-kiosk"\n'
-    ended = team.replace("team", "gone") + "expires = 2020-01-31\n"
-    (tmp_path / "gone.key").write_text("key-of-the-gone\n")
-    file.write_text('api_keys = ["old-key"]\n' + team + ended)
-    warned = " warning the key gone of the configuration is not taken: it ended on 2020-01-31"
-    with serving(tmp_path, "--config", "service.toml") as (base_url, shown, process):
-        assert shown.count(warned) == 1
-
-        def told(text):
-            return lambda: text in (tmp_path / "printed.txt").read_text()
-
-        assert status(base_url, "old-key") == status(base_url, "key-of-the-team") == 200
-        file.write_text(team + reader + ended)
+    file.write_text('[[keys]]\nname = "old"\nrole = "read"\nkey = "old-key"\n')
+    with serving(tmp_path, "--config", "service.toml") as (base_url, _, process):
+        assert status(base_url, "old-key") == 200
+        file.write_text(file.read_text().replace("old", "new"))
         process.send_signal(signal.SIGHUP)
-        assert until(
-            told("taken are now: team (write), kiosk (read). Other settings need a restart")
-        )
+        assert until(lambda: status(base_url, "new-key") == 200)
         assert status(base_url, "old-key") == 401
-        assert status(base_url, "key-of-the-team") == status(base_url, "key-of-the-kiosk") == 200
-        file.write_text(reader + "role = 'none'\n")
-        process.send_signal(signal.SIGHUP)
-        assert until(told("the keys were not read again, and the old ones are still taken"))
-        assert status(base_url, "key-of-the-team") == 200
-        printed = (tmp_path / "printed.txt").read_text()
-    assert printed.count(warned) == 2
-    assert not re.search("key-of-the|old-key", printed)
 
 
-def test_keys_are_made_and_revoked_while_the_service_runs(tmp_path):
-    with InProcess(tmp_path / "kbot-data") as service:
-        made = keys_command(tmp_path, "add", "kiosk", "--role", "read")
-        key = made.stdout.strip()
-        assert status(service.base_url, key) == 200
-        refused = web.post(
-            f"{service.base_url}/sources/write", json=TEXT, headers={"X-API-KEY": key}
-        )
-        assert "kiosk" in problem_of(refused, 403)["message"]
-        assert f"The service of {tmp_path / 'kbot-data'} takes the key kiosk" in made.stderr
-        ended = keys_command(tmp_path, "add", "old", "--role", "write", "--expires", "2099-01-01")
-        file = tmp_path / "kbot-data/keys/old"
-        later = file.with_name(".later")
-        later.touch(0o600)
-        later.write_text(file.read_text().replace("2099", "2020"))
-        later.replace(file)
-        assert status(service.base_url, ended.stdout.strip()) == 401
-        listed = keys_command(tmp_path, "list").stdout
-        assert listed == (
-            "kiosk\tread\tnever\tall\tall\nold\twrite\texpired 2020-01-01\tall\tall\n"
-        )
-        for attempt in range(3):  # as fast as a script would
-            name = f"script-{attempt}"
-            one = keys_command(tmp_path, "add", name, "--role", "read").stdout.strip()
-            assert status(service.base_url, one) == 200
-            keys_command(tmp_path, "revoke", name)
-            assert status(service.base_url, one) == 401
-        assert keys_command(tmp_path, "revoke", "kiosk").returncode == 0
-        assert status(service.base_url, key) == 401
-    # Neither the key nor what it could be found out from with patience alone.
-    kept = [path for path in (tmp_path / "kbot-data").rglob("*") if path.is_file()]
-    assert all(key.encode() not in path.read_bytes() for path in kept)
-    assert (tmp_path / "kbot-data/keys/old").stat().st_mode & 0o777 == 0o600
-
-
-def test_a_key_for_a_folder_without_a_service_is_said_to_wait(tmp_path):
-    assert "there is no data folder kbot-data" in keys_command(tmp_path, "list").stderr
-    made = keys_command(tmp_path, "add", "wiki", "--role", "read")
-    assert f"No service has used {tmp_path / 'kbot-data'} yet" in made.stderr
-    with InProcess(tmp_path / "kbot-data") as service:
-        assert status(service.base_url, made.stdout.strip()) == 200
-
-
-def test_a_name_that_cannot_be_or_is_taken_is_a_clear_error(tmp_path):
-    assert keys_command(tmp_path, "add", "team", "--role", "read").returncode == 0
-    for arguments, told in (
-        (("add", "team", "--role", "write"), "there is a key team already"),
-        (("add", "../team", "--role", "write"), "no key was made: '../team' in name must be"),
-        (
-            ("add", "old", "--role", "read", "--expires", TODAY.isoformat()),
-            "would have ended already",
-        ),
-        (("revoke", "other"), "has no key other; those that it has: team"),
-        (("revoke", "../api-key"), "has no key ../api-key"),
-    ):
-        done = keys_command(tmp_path, *arguments)
-        assert done.returncode == 1
-        assert done.stderr.startswith("Error: ")
-        assert told in done.stderr
-        assert done.stdout == ""
-    assert keys_command(tmp_path, "list").stdout == "team\tread\tnever\tall\tall\n"
-
-
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="there are no terminals here")
 def test_a_service_whose_terminal_is_closed_ends(tmp_path):
     leader, terminal = os.openpty()
@@ -262,18 +201,3 @@ def test_a_service_whose_terminal_is_closed_ends(tmp_path):
     process.send_signal(signal.SIGHUP)
     process.wait(20)
     process.stdout.close()
-
-
-def test_a_key_that_cannot_be_read_keeps_no_other(tmp_path):
-    with InProcess(tmp_path / "kbot-data") as service:
-        kept, revoked = (
-            keys_command(tmp_path, "add", name, "--role", "read").stdout.strip()
-            for name in ("kept", "revoked")
-        )
-        assert status(service.base_url, kept) == status(service.base_url, revoked) == 200
-        (tmp_path / "kbot-data" / "keys" / "README").write_text("no key")
-        keys_command(tmp_path, "revoke", "revoked")
-        assert status(service.base_url, revoked) == 401
-        assert status(service.base_url, kept) == 200
-    with InProcess(tmp_path / "kbot-data") as service:
-        assert status(service.base_url, kept) == 200

@@ -5,7 +5,13 @@ from ipaddress import ip_network
 
 import pytest
 
-from knowledge_bot_service.config.settings import Settings, SettingsError, overridden, read_settings
+from knowledge_bot_service.config.settings import (
+    KeySettings,
+    ServiceSettings,
+    SettingsError,
+    overridden,
+    read_settings,
+)
 
 
 def write(folder, text):
@@ -22,7 +28,6 @@ def test_a_file_declares_everything(tmp_path):
             host = "0.0.0.0"
             port = 8800
             data = "here"
-            api_keys = ["first-key", "second-key"]
             allow_fetch = ["10.0.0.0/8"]
             wait_for_sources = 2.5
 
@@ -32,6 +37,11 @@ def test_a_file_declares_everything(tmp_path):
             [[collections]]
             id = "col_handbook"
             name = "Handbook"
+
+            [[keys]]
+            name = "ci"
+            role = "write"
+            key = "first-key"
 
             [[bots]]
             id = "bot_guide"
@@ -50,7 +60,7 @@ def test_a_file_declares_everything(tmp_path):
 
 
 def test_a_file_may_be_empty(tmp_path):
-    assert read_settings(write(tmp_path, "")) == Settings()
+    assert read_settings(write(tmp_path, "")) == ServiceSettings()
 
 
 @pytest.mark.parametrize(
@@ -78,7 +88,6 @@ def test_a_file_may_be_empty(tmp_path):
             "allow_fetch = ['fd12::1/16']",
             ["allow_fetch, item 1: fd12::1/16 has host bits set; fd12::/16 may be meant"],
         ),
-        ("api_keys = ['with a space']", ["api_keys"]),
         ("x = ", ["not a TOML file"]),
         ("allow_fetch = '10.0.0.0/8'", ["allow_fetch: must be a list in brackets"]),
         ("workers = 0", ["workers: must be greater than or equal to 1"]),
@@ -92,7 +101,7 @@ def test_a_file_may_be_empty(tmp_path):
         ),
         ("port = '8700'", ["port: must be"]),
         ("limits = {sources = true}", ["limits, sources: must be"]),
-        ("api_keys = ['x']", ["api_keys, item 1: must have at least 3 characters"]),
+        ("keys = [{name = 'ci', role = 'read', key = 'x'}]", ["must have at least 3 characters"]),
         ("workers = 'four'", ["workers: must be"]),
         ("prot = 8700", ["prot: ", "did you mean port"]),
         ("limits = {source = 5}", ["limits, source: ", "did you mean sources"]),
@@ -106,8 +115,7 @@ def test_a_file_may_be_empty(tmp_path):
             "[keys]\nname = 'ci'\nrole = 'read'",
             ["keys: must be a list in brackets"],
         ),
-        ("[refetch]\nevery = '0s'", ["every: must be a whole number of 1 to 999999 and a unit"]),
-        ("api_keys = ['']", ["api_keys, item 1: must be 3 to 200 visible ASCII characters"]),
+        ("keys = [{name = 'ci', role = 'read', key = ''}]", ["3 to 200 visible ASCII characters"]),
         ("bots = ['bot_a']", ["bots, item 1: must have"]),
         (
             "[[bots]]\nid = 'bot_a'\nname = 'A'",
@@ -173,10 +181,14 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
 
 
 def test_the_command_line_goes_beside_the_file():
+    old = KeySettings(name="old", role="read", key="old-key")
     settings = overridden(
-        Settings(api_keys=("old",)), api_keys=["new"], allow_fetch=["127.0.0.1/32"]
+        ServiceSettings(keys=(old,)), api_key="new-key", allow_fetch=["127.0.0.1/32"]
     )
-    assert [key.get_secret_value() for key in settings.api_keys] == ["old", "new"]
+    assert [(key.name, key.role) for key in settings.keys] == [
+        ("old", "read"),
+        ("api-key", "manage"),
+    ]
     assert settings.allow_fetch == (ip_network("127.0.0.1/32"),)
     with pytest.raises(SettingsError, match=r"command line: allow_fetch, item 2: .*'nowhere'"):
         overridden(settings, allow_fetch=["nowhere"])

@@ -14,12 +14,10 @@ from in_process import InProcess
 from knowledge_bot_service import LocalService
 from knowledge_bot_service.config import storage
 from knowledge_bot_service.config.folder import FolderError
-from knowledge_bot_service.config.keys import add_key
 from knowledge_bot_service.run.local import LocalServiceError
+from knowledge_bot_service.store.schema import VERSION
 from serve_command import SERVE
 from service_calls import add_text, ask, client_of, problem_of, value_of
-
-pytestmark = pytest.mark.integration
 
 MIB = 1024 * 1024
 
@@ -172,9 +170,42 @@ def test_a_folder_whose_database_is_gone_or_empty_is_not_begun_anew(tmp_path):
         assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_a_start_that_failed_and_a_key_do_not_make_a_folder_used(tmp_path):
+@pytest.mark.parametrize("version", [VERSION - 1, VERSION + 1])
+def test_a_folder_of_another_version_is_left_as_it_is(tmp_path, version):
+    with InProcess(tmp_path):
+        pass
+    database = tmp_path / "knowledge.sqlite3"
+    with contextlib.closing(sqlite3.connect(database)) as connection:
+        connection.execute(f"PRAGMA user_version = {version}")
+    before = database.read_bytes()
+    with pytest.raises(FolderError, match=f"of version {version}"):
+        InProcess(tmp_path).start()
+    assert database.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        ("another program", "a database of another program"),
+        ("no database", r"cannot open the database .*not a database"),
+    ],
+)
+def test_what_is_no_database_of_a_service_is_left_as_it_is(tmp_path, kind, told):
+    database = tmp_path / "knowledge.sqlite3"
+    if kind == "no database":
+        database.write_bytes(b"not a database" * 1000)
+    else:
+        with contextlib.closing(sqlite3.connect(database)) as connection:
+            connection.execute("CREATE TABLE recipes (name TEXT)")
+    before = database.read_bytes()
+    with pytest.raises(FolderError, match=told):
+        InProcess(tmp_path).start()
+    assert database.read_bytes() == before
+
+
+def test_a_start_that_failed_does_not_make_a_folder_used(tmp_path):
     folder = tmp_path / "data"
-    add_key(folder, "wiki", "read")
+    folder.mkdir()
     service = InProcess(folder)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

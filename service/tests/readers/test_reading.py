@@ -12,11 +12,11 @@ import pytest
 from document_files import SENTENCE, pdf
 from knowledge_bot_service.readers.extract import ExtractionError
 from knowledge_bot_service.readers.reading import (
-    Limits,
-    Reader,
+    DocumentReader,
     ReaderClosedError,
     ReaderDiedError,
-    Request,
+    ReadingLimits,
+    ReadingRequest,
     TooSlowError,
 )
 from waiting import until
@@ -28,7 +28,7 @@ BUSY = "<html><body>" + f"<p>{SENTENCE}</p>" * 60_000
 
 @pytest.fixture
 def reader():
-    reader = Reader()
+    reader = DocumentReader()
     yield reader
     reader.rest()
 
@@ -40,13 +40,13 @@ def hanging_parser(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
 
 
-_DEFAULT = Limits()
+_DEFAULT = ReadingLimits()
 
 
 def file(folder, content, filename="a.html"):
     path = folder / filename
     path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return Request("Name", path=str(path), filename=filename)
+    return ReadingRequest("Name", path=str(path), filename=filename)
 
 
 def passages(reader, request, limits=_DEFAULT):
@@ -60,11 +60,11 @@ def reason(reader, request, limits=_DEFAULT):
 
 
 def test_one_process_reads_one_document_after_another(reader, tmp_path):
-    assert passages(reader, Request("Name", "The lamp is green.")) == ["The lamp is green."]
+    assert passages(reader, ReadingRequest("Name", "The lamp is green.")) == ["The lamp is green."]
     first = child_of(reader)
     assert passages(reader, file(tmp_path, f"<html><p>{SENTENCE}")) == [SENTENCE]
-    assert reason(reader, Request("Name", " ")) == "there is no text in it"
-    assert passages(reader, Request("Name", "The door is red.")) == ["The door is red."]
+    assert reason(reader, ReadingRequest("Name", " ")) == "there is no text in it"
+    assert passages(reader, ReadingRequest("Name", "The door is red.")) == ["The door is red."]
     assert child_of(reader) == first
 
 
@@ -83,8 +83,8 @@ def test_a_long_text_comes_in_parts_with_its_title(reader, tmp_path):
 @pytest.mark.usefixtures("hanging_parser")
 def test_a_parser_that_hangs_is_given_up(reader, tmp_path):
     with pytest.raises(ReaderDiedError, match=r"^its reader stood still for 0\.8 s$"):
-        passages(reader, file(tmp_path, "<html>"), Limits(seconds=0.2))
-    assert passages(reader, Request("Name", "The lamp is green.")) == ["The lamp is green."]
+        passages(reader, file(tmp_path, "<html>"), ReadingLimits(seconds=0.2))
+    assert passages(reader, ReadingRequest("Name", "The lamp is green.")) == ["The lamp is green."]
 
 
 @pytest.fixture
@@ -106,51 +106,51 @@ def slow_parser(tmp_path, monkeypatch):
 def test_a_parser_that_gets_little_of_the_cpu_is_not_ended_by_the_clock(reader, tmp_path):
     page = file(tmp_path, f"<html><p>{SENTENCE}")
     # Which is four times as much by the clock.
-    assert passages(reader, page, Limits(seconds=0.2)) == [SENTENCE]
+    assert passages(reader, page, ReadingLimits(seconds=0.2)) == [SENTENCE]
 
 
 def test_a_document_that_keeps_its_parser_busy_is_given_up(reader, tmp_path):
     with pytest.raises(TooSlowError, match=r"^reading it took longer than 1 s$"):
-        passages(reader, file(tmp_path, BUSY), Limits(seconds=1))
+        passages(reader, file(tmp_path, BUSY), ReadingLimits(seconds=1))
 
 
 def test_a_text_that_is_work_without_end_is_given_up(reader):
-    limits = Limits(seconds_in_all=0.5)
+    limits = ReadingLimits(seconds_in_all=0.5)
     with pytest.raises(TooSlowError, match=r"^reading it took longer than "):
-        passages(reader, Request("Name", "One word. " * 1_000_000), limits)
+        passages(reader, ReadingRequest("Name", "One word. " * 1_000_000), limits)
 
 
 def test_a_document_that_takes_too_much_memory_is_given_up(reader, tmp_path):
     page = file(tmp_path, "<!doctype html><p>" + "<b>x</b>" * 600_000)
     sentence = "reading it needed more than 256 MiB of memory"
-    assert reason(reader, page, Limits(memory=256 * 1024**2)) == sentence
-    assert passages(reader, Request("Name", "The lamp is green.")) == ["The lamp is green."]
+    assert reason(reader, page, ReadingLimits(memory=256 * 1024**2)) == sentence
+    assert passages(reader, ReadingRequest("Name", "The lamp is green.")) == ["The lamp is green."]
 
 
 def test_a_document_that_nobody_wants_the_rest_of_is_not_read_on(reader):
-    parts = reader.read(Request("Name", "word " * 100_000))
+    parts = reader.read(ReadingRequest("Name", "word " * 100_000))
     next(parts)
     parts.close()
-    assert passages(reader, Request("Name", "The lamp is green.")) == ["The lamp is green."]
+    assert passages(reader, ReadingRequest("Name", "The lamp is green.")) == ["The lamp is green."]
 
 
 @needs_proc
 def test_a_process_that_is_killed_is_told_and_replaced(reader):
-    parts = reader.read(Request("Name", "word " * 100_000))
+    parts = reader.read(ReadingRequest("Name", "word " * 100_000))
     next(parts)
     os.kill(child_of(reader), signal.SIGKILL)
     with pytest.raises(ReaderDiedError, match=r"^its reader broke down \(signal 9\)$"):
         list(parts)
-    assert passages(reader, Request("Name", "The lamp is green.")) == ["The lamp is green."]
+    assert passages(reader, ReadingRequest("Name", "The lamp is green.")) == ["The lamp is green."]
 
 
 @needs_proc
 def test_what_interrupts_a_terminal_does_not_end_reading(reader):
-    passages(reader, Request("Name", "A text."))
+    passages(reader, ReadingRequest("Name", "A text."))
     child = child_of(reader)
     os.kill(child, signal.SIGINT)
     os.kill(child, signal.SIGTERM)
-    assert passages(reader, Request("Name", "The lamp is green.")) == ["The lamp is green."]
+    assert passages(reader, ReadingRequest("Name", "The lamp is green.")) == ["The lamp is green."]
     assert child_of(reader) == child
 
 
@@ -165,19 +165,19 @@ def test_resting_leaves_no_process_behind(reader, tmp_path):
 
 
 def test_a_closed_reader_reads_nothing_more(reader):
-    parts = reader.read(Request("Name", "word " * 100_000))
+    parts = reader.read(ReadingRequest("Name", "word " * 100_000))
     next(parts)
     reader.close()
     with pytest.raises(ReaderClosedError):
         list(parts)
     with pytest.raises(ReaderClosedError):
-        passages(reader, Request("Name", "A text."))
+        passages(reader, ReadingRequest("Name", "A text."))
 
 
 _READ_A_PAGE = """
 import sys
-from knowledge_bot_service.readers.reading import Reader, Request
-list(Reader().read(Request("Name", path=sys.argv[1], filename="a.html")))
+from knowledge_bot_service.readers.reading import DocumentReader, ReadingRequest
+list(DocumentReader().read(ReadingRequest("Name", path=sys.argv[1], filename="a.html")))
 """
 
 
@@ -209,7 +209,7 @@ def test_a_child_ends_when_its_parent_is_killed(tmp_path):
 def test_the_child_has_no_key_and_no_file_of_the_service(reader, tmp_path, monkeypatch):
     monkeypatch.setenv("KNOWLEDGE_BOT_API_KEY", "s3cret")
     with (tmp_path / "open").open("wb"):
-        passages(reader, Request("Name", "A text."))
+        passages(reader, ReadingRequest("Name", "A text."))
         child = child_of(reader)
         environment = Path(f"/proc/{child}/environ").read_text()
         files = [os.readlink(one) for one in Path(f"/proc/{child}/fd").iterdir()]

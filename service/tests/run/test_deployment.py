@@ -17,8 +17,6 @@ from knowledge_bot_service import LocalService
 from serve_command import SERVE
 from waiting import listens, until
 
-pytestmark = pytest.mark.integration
-
 DEPLOY = Path(__file__).parents[3] / "deploy"
 ROOT = DEPLOY.parent
 
@@ -118,7 +116,9 @@ def test_the_unit_has_a_bound_of_memory_that_ends_no_more_than_one_process():
 
 
 def test_the_unit_runs_a_service(tmp_path):
-    (tmp_path / "kbot.toml").write_text('api_keys = ["key-of-the-unit"]\n')
+    (tmp_path / "kbot.toml").write_text(
+        '[[keys]]\nname = "unit"\nrole = "manage"\nkey = "of-the-unit"\n'
+    )
     program, serve, *arguments = shlex.split(unit()["Service"]["ExecStart"])
     assert (Path(program).name, serve) == ("kbot", "serve")
     assert unit()["Service"]["StateDirectory"] == Path(arguments[-1]).name

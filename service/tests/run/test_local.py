@@ -20,8 +20,6 @@ from knowledge_bot_service import LocalService, LocalServiceError, SettingsError
 from service_calls import BOTS, COLLECTIONS, add_text, ask, client_of, value_of
 from waiting import until
 
-pytestmark = pytest.mark.integration
-
 
 def test_it_answers_at_once_shows_no_key_and_leaves_nothing_behind():
     with LocalService() as service:

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from knowledge_bot_service.store.database import Database, DatabaseClosedError
+from knowledge_bot_service.store.database import DatabaseClosedError, ServiceDatabase
 from waiting import on_linux, open_files
 
 
@@ -115,7 +115,7 @@ def test_a_cancelled_wait_does_not_undo_the_write(database):
 
 
 def test_closing_finishes_what_waits_and_refuses_the_rest(tmp_path):
-    database = Database(tmp_path / "test.sqlite3")
+    database = ServiceDatabase(tmp_path / "test.sqlite3")
     release = hold(database)
     futures = [database.write(add(str(number)), background=number % 2 == 0) for number in range(9)]
     release.set()

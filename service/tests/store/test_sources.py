@@ -1,11 +1,11 @@
 """Claiming sources: those that are not done, however many are."""
 
 from knowledge_bot.models import Collection
-from knowledge_bot_service.store.sources import Material, SourceDetails, Store
+from knowledge_bot_service.store.sources import Material, SourceStore, StoredSource
 
 
 def test_sources_are_claimed_without_going_through_those_that_are_done(database):
-    store = Store(database, ["col_one"])
+    store = SourceStore(database, ["col_one"])
     done = [(f"src_{number}",) for number in range(20_000)]
     database.write(
         lambda connection: connection.executemany(
@@ -15,7 +15,7 @@ def test_sources_are_claimed_without_going_through_those_that_are_done(database)
         )
     ).result()
     for name in ("older", "newer"):
-        source = SourceDetails(
+        source = StoredSource(
             id=f"src_{name}",
             name=name,
             collections=(Collection(id="col_one", name="One"),),

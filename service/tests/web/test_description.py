@@ -8,8 +8,6 @@ import pytest
 
 from in_process import OnAPort
 
-pytestmark = pytest.mark.integration
-
 # A precondition that fails and a key that was used before are not the request's fault; an address
 # that is too long is (431).
 CONFIGURATION = """

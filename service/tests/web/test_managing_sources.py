@@ -515,10 +515,8 @@ CHANGES = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("role", "code"), [("read", "read_only_key"), ("write", "key_may_not_manage")]
-)
-def test_a_key_that_may_not_manage_changes_nothing(tmp_path, role, code):
+@pytest.mark.parametrize("role", ["read", "write"])
+def test_a_key_that_may_not_manage_changes_nothing(tmp_path, role):
     key = {"name": "other", "role": role, "key": "key-of-another"}
     with (
         own_service(tmp_path / "data", keys=[key]) as service,
@@ -528,7 +526,7 @@ def test_a_key_that_may_not_manage_changes_nothing(tmp_path, role, code):
         http.headers["X-API-KEY"] = "key-of-another"
         for method, path in CHANGES:
             problem = problem_of(http.request(method, f"/sources/{source}{path}"), 403)
-            assert problem["code"] == code
+            assert problem["code"] == "forbidden"
             assert "manage" in problem["message"]
         assert page(http, "about").json()["role"] == role
         assert "manage" not in http.get("/ping").headers["Knowledge-Bot-Extensions"]

@@ -7,7 +7,6 @@ import sqlite3
 from datetime import datetime
 
 import httpx
-import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from in_process import InProcess, web
@@ -16,8 +15,6 @@ from knowledge_bot_service import LocalService
 from serve_command import key_in, serving
 from service_calls import add_text, ask, client_of
 from waiting import until
-
-pytestmark = pytest.mark.integration
 
 
 def root_of(base_url):

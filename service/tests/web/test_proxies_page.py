@@ -18,8 +18,6 @@ from waiting import listens, until
 
 PAGE = (Path(__file__).parents[3] / "docs/service/proxies.md").read_text("utf-8")
 
-pytestmark = pytest.mark.integration
-
 
 @pytest.fixture(params=["nginx", "caddy"])
 def proxied(request, tmp_path):

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from knowledge_bot_service.readers.analyzer.blocks import told
-from knowledge_bot_service.readers.documents.document import Document
+from knowledge_bot_service.readers.documents.document import ParsedDocument
 from knowledge_bot_service.readers.documents.markdown import read_text
 
 
-def read_csv(source: str) -> Document:
+def read_csv(source: str) -> ParsedDocument:
     """The text of a table: each row a paragraph, each cell after the heading of its column.
 
     What the csv module cannot read is left as it is.
@@ -19,9 +19,9 @@ def read_csv(source: str) -> Document:
     try:
         rows = [row for row in _rows(source) if any(row)]
     except csv.Error:
-        return Document(read_text(source))
+        return ParsedDocument(read_text(source))
     headings, rows = (rows[0], rows[1:]) if _has_headings(rows) else ([], rows)
-    return Document(told(headings[: len(row)], row) for row in rows)
+    return ParsedDocument(told(headings[: len(row)], row) for row in rows)
 
 
 # How much is read to detect the delimiter, in characters.

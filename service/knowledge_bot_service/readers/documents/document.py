@@ -12,7 +12,7 @@ class ExtractionError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class ParsedDocument:
     """A document's blocks, which may be read as they are taken, and its title if it has one.
 
     `warnings` say, in sentences, what of it could not be read.

@@ -9,14 +9,18 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, Literal
 
 from knowledge_bot_service.readers.analyzer.blocks import Block
-from knowledge_bot_service.readers.documents.document import Document, ExtractionError, joined_names
+from knowledge_bot_service.readers.documents.document import (
+    ExtractionError,
+    ParsedDocument,
+    joined_names,
+)
 from knowledge_bot_service.readers.documents.xml import fault
 
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element
 
 
-def read_docx(path: Path) -> Document:
+def read_docx(path: Path) -> ParsedDocument:
     """The blocks of a Word document; its title is that of its properties, or its first line's.
 
     A style tells what a paragraph is: by the name that Word gives it in every language, or by its
@@ -33,7 +37,7 @@ def read_docx(path: Path) -> Document:
             if _BODY not in archive.namelist():
                 raise ExtractionError(f"the file is {_other_kind(archive)}")
             with _member(archive, _BODY) as body:
-                blocks = list(_Body(_Styles(archive), _notes(archive)).blocks(body))
+                blocks = list(_DocxBody(_Styles(archive), _notes(archive)).blocks(body))
             properties = _part(archive, _PROPERTIES)
     except zipfile.BadZipFile:
         raise ExtractionError("the Word document is damaged or cut off") from None
@@ -47,7 +51,7 @@ def read_docx(path: Path) -> Document:
     title = None if properties is None else properties.findtext(_DC_TITLE)
     headings = (block for block in blocks if block.kind == "heading" and block.level <= _TITLES)
     heading = next((block.text for block in headings), None)
-    return Document(blocks, title or heading)
+    return ParsedDocument(blocks, title or heading)
 
 
 _BODY: Final = "word/document.xml"
@@ -258,7 +262,7 @@ def _role_of(name: str) -> _Role | None:
     return _Role("contents") if _CONTENTS.fullmatch(name) else None
 
 
-class _Body:
+class _DocxBody:
     """The text of a document, as it is read.
 
     Each note, by its kind and number, is told where it is referred to.
@@ -270,7 +274,7 @@ class _Body:
         self._words: list[str] = []
         # A term before its definition.
         self._term = ""
-        self._table = _Table()
+        self._table = _DocxTable()
         # Lines of code that follow from one another, and the numbers of items.
         self._code: list[str] = []
         self._numbers: dict[str, list[int]] = {}
@@ -316,7 +320,7 @@ class _Body:
                 element.clear()
             case _:
                 yield from self._table.end()
-                self._table = _Table()
+                self._table = _DocxTable()
                 element.clear()
 
     def _paragraph(self, paragraph: "Element") -> Iterator[Block]:
@@ -364,7 +368,7 @@ class _Body:
             yield Block("code", code)
 
 
-class _Table:
+class _DocxTable:
     """A table that is read. Every cell stays in its column, also an empty one or a merged one."""
 
     def __init__(self) -> None:

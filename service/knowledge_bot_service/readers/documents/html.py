@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 from knowledge_bot_service.readers.analyzer.blocks import COLONS, Block, text_of
 from knowledge_bot_service.readers.documents.document import (
     Columns,
-    Document,
     ExtractionError,
+    ParsedDocument,
     joined_names,
 )
 from knowledge_bot_service.readers.documents.text import decode
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lxml.html import HtmlElement
 
 
-def read_html(path: Path, charset: str | None = None) -> Document:
+def read_html(path: Path, charset: str | None = None) -> ParsedDocument:
     """The blocks of a page: what it is about, without navigation, forms and the like.
 
     The `charset` is what the page was sent with.
@@ -53,7 +53,7 @@ def read_html(path: Path, charset: str | None = None) -> Document:
         raise ExtractionError(
             "the page has no text without JavaScript" if scripted else "the page has no text"
         )
-    return Document(blocks, title)
+    return ParsedDocument(blocks, title)
 
 
 # trafilatura took 32 s for a page of 10 MB.
@@ -219,7 +219,7 @@ def _parts(root: "Element") -> Iterator[Block]:
     """The blocks of an element, in order, without the page's furniture."""
     from lxml import etree
 
-    reader = _Reader()
+    reader = _HtmlReader()
     walk = etree.iterwalk(root, events=("start", "end"))
     for event, element in walk:
         if element.tag not in INLINE:
@@ -236,7 +236,7 @@ def _parts(root: "Element") -> Iterator[Block]:
     yield from reader.paragraph("")
 
 
-class _Reader:
+class _HtmlReader:
     """What is read of a page so far, and is no part yet."""
 
     def __init__(self) -> None:
@@ -246,7 +246,7 @@ class _Reader:
         self._term = ""
         # For each of the lists that are open, the number of its last item.
         self._items: list[int] = []
-        self._tables: list[_Table] = []
+        self._tables: list[_HtmlTable] = []
 
     def begin(self, element: "Element") -> None:
         if element.tag in _LISTS:
@@ -256,7 +256,7 @@ class _Reader:
             is_numbered = next(element.iterancestors("ol", "ul", "menu")).tag == "ol"
             self._mark = f"{self._items[-1]}." if is_numbered else "-"
         elif element.tag == "table":
-            self._tables.append(_Table())
+            self._tables.append(_HtmlTable())
         elif element.tag == "dd":
             self._mark = self._mark or "-"
         self._words.append(element.text or "")
@@ -307,7 +307,7 @@ def _code(element: "Element", depth: int) -> Block:
     return Block("code", str(element.xpath("string()")).strip("\n"), depth)
 
 
-class _Table:
+class _HtmlTable:
     """The rows of a table.
 
     Below a row of names, every cell stays in its column: an empty one is there too, and one that

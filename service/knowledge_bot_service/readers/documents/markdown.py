@@ -11,7 +11,7 @@ from textwrap import dedent
 from typing import TYPE_CHECKING, Any, Final
 
 from knowledge_bot_service.readers.analyzer.blocks import COLONS, Block
-from knowledge_bot_service.readers.documents.document import Document
+from knowledge_bot_service.readers.documents.document import ParsedDocument
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,7 +38,7 @@ TEXT_ALONE: Final = frozenset(
 )
 
 
-def read_markdown(source: str) -> Document:
+def read_markdown(source: str) -> ParsedDocument:
     """The blocks of a Markdown document, without marks; its first heading is the title.
 
     What MkDocs, MyST and Docusaurus add is read as their readers see it: a note or a tab is text
@@ -47,10 +47,10 @@ def read_markdown(source: str) -> Document:
     """
     title, source = _front_matter(source)
     if len(source) > _MAX_SIZE:
-        return Document(read_text(source), title)
+        return ParsedDocument(read_text(source), title)
     blocks = list(_blocks(_markdown(), _without_comments(source)))
     heading = next((block.text for block in blocks if block.kind == "heading"), None)
-    return Document(blocks, title or heading)
+    return ParsedDocument(blocks, title or heading)
 
 
 def read_text(source: str) -> Iterator[Block]:

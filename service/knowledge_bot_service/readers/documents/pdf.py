@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Final
 
 from knowledge_bot_service.readers.analyzer.blocks import Block
-from knowledge_bot_service.readers.documents.document import Document, ExtractionError
+from knowledge_bot_service.readers.documents.document import ExtractionError, ParsedDocument
 
 
-def read_pdf(path: Path) -> Document:
+def read_pdf(path: Path) -> ParsedDocument:
     """The text of a PDF file.
 
     Raises:
@@ -48,7 +48,7 @@ def read_pdf(path: Path) -> Document:
     empty = [str(number) for number, page in enumerate(pages, start=1) if not page]
     # It may be the null object of PDF.
     title = title if isinstance(title, str) else None
-    return Document(_titled([*chain(*pages)]), title, _without_text(empty) if empty else ())
+    return ParsedDocument(_titled([*chain(*pages)]), title, _without_text(empty) if empty else ())
 
 
 def _titled(blocks: list[Block]) -> list[Block]:

@@ -4,13 +4,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from knowledge_bot_service.readers.analyzer.blocks import Block
-from knowledge_bot_service.readers.documents.document import Document, ExtractionError
+from knowledge_bot_service.readers.documents.document import ExtractionError, ParsedDocument
 
 if TYPE_CHECKING:
     from lxml.etree import XMLSyntaxError
 
 
-def read_xml(path: Path) -> Document:
+def read_xml(path: Path) -> ParsedDocument:
     """The text of an XML file: each element's own text is a paragraph.
 
     Raises:
@@ -31,7 +31,7 @@ def read_xml(path: Path) -> Document:
     blocks = [Block("paragraph", part) for part in parts if part]
     if not blocks:
         raise ExtractionError("the XML has no text")
-    return Document(blocks)
+    return ParsedDocument(blocks)
 
 
 def _reason(error: "XMLSyntaxError") -> str:

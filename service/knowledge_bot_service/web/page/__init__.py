@@ -12,7 +12,7 @@ from fastapi import APIRouter, HTTPException, Response
 from fastapi import Path as InPath
 from pydantic import BaseModel, ConfigDict
 
-from knowledge_bot_service.answers.conversations import Page
+from knowledge_bot_service.answers.conversations import RowPage
 from knowledge_bot_service.config.settings import Role
 from knowledge_bot_service.store.catalog import Limit, Place
 from knowledge_bot_service.web.endpoints import KeyOf, ServiceOf
@@ -65,7 +65,7 @@ async def about(service: ServiceOf, key: KeyOf) -> About:
 @router.get("/page/bots/{bot}/conversations")
 def conversations(
     bot: _Id, service: ServiceOf, before: Place | None = None, limit: Limit = 50
-) -> Page:
+) -> RowPage:
     """Some of a bot's conversations, newest first."""
     return service.conversations_of(bot).page_of_bot(bot, before, limit)
 
@@ -77,7 +77,7 @@ def messages(
     service: ServiceOf,
     before: Place | None = None,
     limit: Limit = 50,
-) -> Page:
+) -> RowPage:
     """Some of a conversation's messages, newest first."""
     return service.conversations_of(bot).page_of_messages(bot, id, before, limit)
 
