@@ -19,8 +19,6 @@ import pytest
 
 from knowledge_bot import __version__
 
-pytestmark = pytest.mark.integration
-
 ROOT = Path(__file__).parents[1]
 
 # Each distribution: the folder of its pyproject.toml, its package, and its own entry points.
@@ -169,26 +167,28 @@ print(json.dumps([sorted(one.name for one in found), sum(sizes) / 2**20]))
 """
 
 
+# Builds a wheel or a source archive of each folder, in one process; then which, and where to.
+BUILD = """
+import os, sys
+from hatchling import build
+*projects, kind, folder = sys.argv[1:]
+for project in projects:
+    os.chdir(project)
+    getattr(build, f"build_{kind}")(folder)
+"""
+
+
+def build(kind: str, folder: Path, *projects: str) -> Path:
+    command = [sys.executable, "-c", BUILD, *(ROOT / one for one in projects), kind, folder]
+    subprocess.run(command, check=True, capture_output=True)
+    return folder
+
+
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory) -> Path:
     """A folder with the wheel of each distribution."""
     folder = tmp_path_factory.mktemp("wheels")
-    for project, _, _ in DISTRIBUTIONS.values():
-        subprocess.run(
-            [
-                sys.executable,
-                "-m",
-                "build",
-                "--wheel",
-                "--no-isolation",
-                "-o",
-                folder,
-                ROOT / project,
-            ],
-            check=True,
-            capture_output=True,
-        )
-    return folder
+    return build("wheel", folder, *(project for project, _, _ in DISTRIBUTIONS.values()))
 
 
 def project_of(folder: str) -> dict[str, Any]:
@@ -237,21 +237,15 @@ def test_distributions_need_each_other_in_the_same_version_and_share_one_licence
 
 
 def test_a_wheel_is_the_same_from_the_source_archive(wheels, tmp_path):
-    folder = ROOT / DISTRIBUTIONS["knowledge-bot-service"][0]
-    built = [sys.executable, "-m", "build", "--no-isolation", "-o", tmp_path, folder]
-    subprocess.run(built, check=True, capture_output=True)
-    (one,) = tmp_path.glob("*.whl")
-    names = zipfile.ZipFile(one).namelist()
-    assert names == zipfile.ZipFile(wheels / one.name).namelist()
+    archive = next(build("sdist", tmp_path, DISTRIBUTIONS["knowledge-bot-service"][0]).iterdir())
+    shutil.unpack_archive(archive, tmp_path / "sources", filter="data")
+    (sources,) = (tmp_path / "sources").iterdir()
+    (one,) = build("wheel", tmp_path / "wheels", sources).iterdir()
+    assert zipfile.ZipFile(one).namelist() == zipfile.ZipFile(wheels / one.name).namelist()
 
 
 def test_the_sources_hold_what_is_needed_to_test_them(tmp_path):
-    subprocess.run(
-        [sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", tmp_path, ROOT],
-        check=True,
-        capture_output=True,
-    )
-    with tarfile.open(next(tmp_path.glob("*.tar.gz"))) as archive:
+    with tarfile.open(next(build("sdist", tmp_path, ".").iterdir())) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {
         ".ci/run",

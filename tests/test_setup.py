@@ -8,13 +8,11 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
-pytestmark = pytest.mark.integration
-
 
 @pytest.fixture
 def checkout(tmp_path):
     """As much of a clone as set-up reads, with one dependency."""
-    projects = (path.relative_to(ROOT) for path in ROOT.glob("[ac]*/**/pyproject.toml"))
+    projects = (path.relative_to(ROOT) for path in ROOT.glob("[acs]*/**/pyproject.toml"))
     for name in ("scripts/setup", "pyproject.toml", *projects):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
@@ -48,6 +46,7 @@ def test_a_python_that_is_too_old_is_named_with_the_way_to_another(checkout):
     assert not (checkout / ".venv-tried").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("home", [None, "/proc"], ids=["home", "a home that is read-only"])
 def test_without_a_network_it_says_what_to_look_at(checkout, home):
     done = set_up(checkout, **({"HOME": home} if home else {}))
