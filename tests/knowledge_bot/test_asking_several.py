@@ -1,85 +1,80 @@
 """Several bots asked at once: every answer in its place, every failure reported, nothing unseen."""
 
 import asyncio
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 
 import pytest
 
-from calls import KEY, MESSAGE
+from calls import KEY
 from knowledge_bot import AsyncClient, BadRequestError, Client
 from knowledge_bot.adapters.retrieval import aask_bots, ask_bots
-from scripted_server import answer, silence, then
-from waiting import until_awaited
+from knowledge_bot.testing import MemoryService
+from waiting import until, until_awaited
 
+pytestmark = pytest.mark.timeout(60)
+
+URL = "https://service.test"
 BOTS = ["bot_1", "bot_2", "bot_3"]
 
 
 def ask(client, bots=BOTS):
     """The same question on either client."""
     function = aask_bots if isinstance(client, AsyncClient) else ask_bots
-    return function(client, bots, "When do you open?")
+    return function(client, bots, "When?")
 
 
-def by_bot(**replies):
-    """Each bot's reply, held until all were asked: one after the other would wait for ever."""
-    everyone = threading.Barrier(len(replies))
-
-    def reply_to(received):
-        reply = replies[received.json()["value"]["bot_id"]]
-        return then(lambda _: everyone.wait(20), reply)
-
-    return {"reply_to": reply_to}
+@pytest.fixture
+def service():
+    return MemoryService(bots={bot: {"When?": f"Says {bot}."} for bot in BOTS})
 
 
-def says(text):
-    return answer(body={**MESSAGE, "answer": text})
-
-
-def refuses(text):
-    return answer(400, {"code": "c", "message": text})
-
-
-@pytest.mark.timeout(60)
-def test_all_bots_are_asked_at_once_and_answer_in_the_order_given(call, scripted):
-    server = scripted(**by_bot(bot_3=says("three"), bot_1=says("one"), bot_2=says("two")))
-    assert [message.answer for message in call(ask, server.url)] == ["one", "two", "three"]
-
-
-@pytest.mark.timeout(60)
-def test_the_first_failure_in_order_is_raised_and_reports_every_bot(call, scripted):
-    server = scripted(
-        **by_bot(bot_1=refuses("not one"), bot_2=says("two"), bot_3=refuses("not three"))
+def refuse(service, bot):
+    service.fail_next(
+        400, message=f"not {bot}", where=lambda request: request.value.get("bot_id") == bot
     )
-    with pytest.raises(BadRequestError, match="not one") as caught:
-        call(ask, server.url)
+
+
+@pytest.fixture
+def asked(call, service):
+    """`asked()`: the answers, which are held until all bots were asked."""
+
+    def run():
+        with ThreadPoolExecutor(1) as thread:
+            with service.holding_answers():
+                asking = thread.submit(call, ask, service)
+                # One after the other would wait for ever.
+                assert until(lambda: len(service.requests) == len(BOTS))
+            return asking.result()
+
+    return run
+
+
+def test_all_bots_are_asked_at_once_and_answer_in_the_order_given(asked):
+    assert [message.answer for message in asked()] == [f"Says {bot}." for bot in BOTS]
+
+
+def test_the_first_failure_in_order_is_raised_and_reports_every_bot(asked, service):
+    for bot in ("bot_3", "bot_1"):
+        refuse(service, bot)
+    with pytest.raises(BadRequestError, match="not bot_1") as caught:
+        asked()
     first, second = caught.value.__notes__
     assert first == "This was bot_1. Of 3 bots asked, 1 answered."
     assert second.startswith("bot_3 failed as well: ")
-    assert "not three" in second
+    assert "not bot_3" in second
 
 
-@pytest.mark.timeout(60)
-def test_a_failure_is_raised_when_every_bot_has_answered(call, scripted):
-    answered = threading.Event()
-    others = then(lambda _: answered.wait(20), says("late"))
-    refusal = then(refuses("at once"), lambda _: answered.set())
-    server = scripted(**by_bot(bot_1=refusal, bot_2=others, bot_3=others))
+def test_one_bot_needs_no_note_and_none_is_not_asked(call, service):
+    refuse(service, "bot_1")
     with pytest.raises(BadRequestError) as caught:
-        call(ask, server.url)
-    assert "2 answered" in caught.value.__notes__[0]
-
-
-def test_one_bot_needs_no_note_and_none_is_not_asked(call, scripted):
-    server = scripted(refuses("no"))
-    with pytest.raises(BadRequestError) as caught:
-        call(lambda client: ask(client, ["bot_1"]), server.url)
+        call(lambda client: ask(client, ["bot_1"]), service)
     assert not hasattr(caught.value, "__notes__")
-    assert call(lambda client: ask(client, []), server.url) == []
-    assert len(server.requests) == 1
+    assert call(lambda client: ask(client, []), service) == []
+    assert len(service.requests) == 1
 
 
-def test_a_thread_that_asks_sees_the_context_of_the_caller(scripted):
+def test_a_thread_that_asks_sees_the_context_of_the_caller(service):
     run = ContextVar("run", default="lost")
     run.set("kept")
     seen = []
@@ -89,20 +84,18 @@ def test_a_thread_that_asks_sees_the_context_of_the_caller(scripted):
             seen.append(run.get())
             return super().send_message(**arguments)
 
-    server = scripted(says("yes"))
-    with Traced(KEY, server.url) as client:
-        ask_bots(client, BOTS, "When do you open?")
+    with Traced(KEY, URL, transport=service.transport) as client:
+        ask_bots(client, BOTS, "When?")
     assert seen == ["kept"] * 3
 
 
-@pytest.mark.timeout(60)
-async def test_cancelling_the_question_leaves_nobody_asking(scripted):
-    server = scripted(silence, silence, silence, says("again"))
-    async with AsyncClient(KEY, server.url) as client:
-        asking = asyncio.create_task(aask_bots(client, BOTS, "When do you open?"))
-        assert await until_awaited(lambda: len(server.requests) >= len(BOTS))
-        asking.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await asking
+async def test_cancelling_the_question_leaves_nobody_asking(service):
+    async with AsyncClient(KEY, URL, transport=service.async_transport) as client:
+        with service.holding_answers():
+            asking = asyncio.create_task(ask(client))
+            assert await until_awaited(lambda: len(service.requests) >= len(BOTS))
+            asking.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asking
         assert asyncio.all_tasks() == {asyncio.current_task()}
-        assert [message.answer for message in await aask_bots(client, BOTS[:1], "?")] == ["again"]
+        assert [message.answer for message in await ask(client, BOTS[:1])] == ["Says bot_1."]
