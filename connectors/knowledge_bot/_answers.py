@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from knowledge_bot.models import Message, Passage
 
@@ -39,15 +39,12 @@ class Answer:
         text: all of it, as it came.
         listed: the names of its sources, where they came as data; otherwise None.
         found: whether something was found, where that came as data; otherwise None.
-        freshness: for each source what a ledger knows of it, as `_freshness` writes it; None where
-            no ledger was asked, or it could not be read.
         message: the service's message; None where no service gave the answer.
     """
 
     text: str
     listed: tuple[str, ...] | None = None
     found: bool | None = None
-    freshness: "Sequence[Mapping[str, Any]] | None" = None
     message: "Message | None" = None
 
     @classmethod
@@ -59,7 +56,6 @@ class Answer:
             message.answer,
             _names(more.get("sources")),
             found if isinstance(found, bool) else None,
-            more.get("freshness"),
             message,
         )
 
@@ -68,12 +64,10 @@ class Answer:
 
         Returns:
             `bot_id`, `conversation_id`, `message_id`, `created_at` in Unix milliseconds, the names
-            of the `sources`, and whether the bot `found` anything; where a ledger was asked, their
-            `freshness` as well, None if it could not be read.
+            of the `sources`, and whether the bot `found` anything.
         """
         message = self.message
         assert message is not None  # noqa: S101 - a bot's answer is a message
-        more = message.model_extra or {}
         return {
             "bot_id": bot_id,
             "conversation_id": message.conversation_id,
@@ -81,7 +75,6 @@ class Answer:
             "created_at": message.model_dump(mode="json", include={"created_at"})["created_at"],
             "sources": list(self.source_names),
             "found": not self.refuses,
-            **({"freshness": self.freshness} if "freshness" in more else {}),
         }
 
     @property

@@ -12,7 +12,7 @@ from knowledge_bot._configuration import Secret
 from knowledge_bot._endpoints import UNKNOWN_SOURCE, Request
 from knowledge_bot._transports import Destination, HTTPResponse
 from knowledge_bot.errors import (
-    KEY_IN_USE,
+    _KEY_IN_USE,
     APIError,
     AuthenticationError,
     BadRequestError,
@@ -56,7 +56,7 @@ _ADVICE = {
 KEY_REUSED = "idempotency_key_reused"
 
 _ADVICE_BY_CODE = {
-    KEY_IN_USE: "An earlier request with its key is still being handled: send it again later",
+    _KEY_IN_USE: "An earlier request with its key is still being handled: send it again later",
     KEY_REUSED: "Its key was used for another request: look there for what that made",
     "idempotency_key_expired": "Its key is too old to tell whether it was used: look there first",
 }
@@ -222,7 +222,7 @@ def _error(
         and code not in _ADVICE_BY_CODE
         and echoes_key(request, response)
     )
-    in_doubt = code == KEY_IN_USE or (request.in_doubt and not settled)
+    in_doubt = code == _KEY_IN_USE or (request.in_doubt and not settled)
     delivery = Delivery.REFUSED if refused and not in_doubt else Delivery.UNKNOWN
     request_id = headers.get("x-request-id")
     kind = ServerError if status >= 500 else _BY_STATUS.get(status, APIError)

@@ -170,7 +170,7 @@ class UnexpectedResponseError(KnowledgeBotError):
         self.body: bytes = body[:2000]
 
 
-KEY_IN_USE = "idempotency_key_in_use"
+_KEY_IN_USE = "idempotency_key_in_use"
 """The code of a request whose key another one carries that is under way (docs/extensions.md)."""
 
 # Of 4xx what speaks of the moment, and of 5xx what does not (RFC 9110, section 15; RFC 6585, 8470).
@@ -226,7 +226,7 @@ class APIError(KnowledgeBotError):
             delivery=delivery,
             may_pass=(
                 status_code in _PASSING_REFUSALS
-                or code == KEY_IN_USE
+                or code == _KEY_IN_USE
                 or (status_code >= 500 and status_code not in _LASTING_FAILURES)
             ),
             outcome=outcome,

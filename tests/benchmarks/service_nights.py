@@ -113,11 +113,9 @@ def measure(history: History, *, bare: bool) -> dict[str, Any]:
             row.source_id for row in ledger.gone()
         }
         answers, first, cited, old = 0, 0, 0, 0
-        verdicts: Counter[str] = Counter()
         for heading in headings(folder):
             message = client.send_message(bot_id="bot_default", content=f"What about {heading}?")
             named = [source["id"] for source in (message.model_extra or {}).get("sources") or []]
-            verdicts.update(each.verdict for each in ledger.freshness(message))
             answers += bool(named)
             first += bool(named) and named[0] in stale
             cited += len(named)
@@ -134,7 +132,6 @@ def measure(history: History, *, bare: bool) -> dict[str, Any]:
         "first source stale": first,
         "citations": cited,
         "stale citations": old,
-        "freshness": ", ".join(f"{name} {count}" for name, count in sorted(verdicts.items())),
     }
 
 

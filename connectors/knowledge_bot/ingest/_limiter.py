@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from knowledge_bot._retries import seconds_to_wait
 from knowledge_bot.errors import (
-    KEY_IN_USE,
+    _KEY_IN_USE,
     APIError,
     AuthenticationError,
     ConfigurationError,
@@ -276,7 +276,7 @@ class Limiter:
             if isinstance(error, APIError) and error.may_pass:
                 return self._put_off(error, began, tries)
             return self._refused(error, succeeded)
-        if isinstance(error, APIError) and error.code == KEY_IN_USE:
+        if isinstance(error, APIError) and error.code == _KEY_IN_USE:
             return replace(self._put_off(error, began, tries), kind="unknown")
         if isinstance(error, UnexpectedResponseError) and 300 <= error.status_code < 400:
             return Decision("unknown", stop=(Stop.UNAVAILABLE, str(error)))
