@@ -1,10 +1,19 @@
-"""The same test through both ways of calling."""
+"""Bots that number their answers, and the same test through both ways of calling."""
 
 import asyncio
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+
+from knowledge_bot.testing import MemoryService
+from numbering_bots import numbering
+
+
+@pytest.fixture
+def service() -> MemoryService:
+    """A service whose bots answer `<answer 1> of bot_1`, and so on."""
+    return numbering()
 
 
 @pytest.fixture(params=["sync", "async"])

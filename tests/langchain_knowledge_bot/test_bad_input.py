@@ -20,6 +20,7 @@ from langchain_knowledge_bot import (
     KnowledgeBotRetriever,
     KnowledgeBotTool,
 )
+from numbering_bots import received
 from refusals import refused
 
 ELSEWHERE = "https://service.example"
@@ -33,8 +34,8 @@ class Schema(BaseModel):
 
 
 @pytest.fixture
-def bot(bots):
-    return ChatKnowledgeBot(bot_id="bot_1", **bots.fields)
+def bot(fields):
+    return ChatKnowledgeBot(bot_id="bot_1", **fields)
 
 
 @pytest.mark.parametrize(
@@ -47,12 +48,12 @@ def bot(bots):
     ],
     ids=["image", "nothing", "blank", "empty"],
 )
-def test_messages_that_cannot_be_sent(invoke, bot, bots, messages, expected):
+def test_messages_that_cannot_be_sent(invoke, bot, service, messages, expected):
     with pytest.raises(ConfigurationError, match=expected) as caught:
         invoke(bot, messages)
     assert isinstance(caught.value, ModelError)
     assert caught.value.is_retryable is False
-    assert bots.received == []
+    assert received(service) == []
 
 
 @pytest.mark.parametrize(
@@ -64,18 +65,18 @@ def test_messages_that_cannot_be_sent(invoke, bot, bots, messages, expected):
     ],
     ids=str,
 )
-def test_arguments_of_a_call_that_there_are_not(invoke, bot, bots, arguments, expected):
+def test_arguments_of_a_call_that_there_are_not(invoke, bot, service, arguments, expected):
     with pytest.raises(TypeError, match=expected):
         invoke(bot, "one", **arguments)
-    assert bots.received == []
+    assert received(service) == []
 
 
-def test_ids_that_are_none(invoke, bot, bots):
+def test_ids_that_are_none(invoke, bot, service):
     with refused("conversation_id"):
         invoke(bot, "one", conversation_id="src_1")
     with refused("bot_id"):
         invoke(bot, "one", model="gpt-5")
-    assert bots.received == []
+    assert received(service) == []
 
 
 def test_tools_and_structured_output_name_what_to_use_instead(bot):
@@ -86,9 +87,9 @@ def test_tools_and_structured_output_name_what_to_use_instead(bot):
     assert bot.profile["tool_calling"] is bot.profile["structured_output"] is False
 
 
-def test_settings_of_other_models_are_taken_with_a_warning_that_points_at_the_caller(invoke, bots):
+def test_settings_of_other_models_are_taken_with_a_warning_at_the_caller(invoke, fields):
     with pytest.warns(UserWarning, match="temperature has no effect") as caught:
-        bot = ChatKnowledgeBot(bot_id="bot_1", temperature=0.3, **bots.fields)
+        bot = ChatKnowledgeBot(bot_id="bot_1", temperature=0.3, **fields)
     assert caught[0].filename == __file__
     with pytest.warns(UserWarning, match="max_tokens has no effect"):
         assert invoke(bot, "one", max_tokens=9).content
@@ -99,11 +100,11 @@ def test_settings_of_other_models_are_taken_with_a_warning_that_points_at_the_ca
 
 
 @pytest.mark.parametrize("value", [{"query": "When?"}, ["When?"], None], ids=str)
-def test_a_retriever_takes_a_question_and_nothing_else(invoke, bots, value):
-    retriever = KnowledgeBotRetriever(bot_id="bot_1", **bots.fields)
+def test_a_retriever_takes_a_question_and_nothing_else(invoke, fields, service, value):
+    retriever = KnowledgeBotRetriever(bot_id="bot_1", **fields)
     with refused("query"):
         invoke(retriever, value)
-    assert bots.received == []
+    assert received(service) == []
 
 
 WRONG = [
@@ -145,8 +146,8 @@ class Recorder(BaseCallbackHandler):
 
 
 @pytest.mark.parametrize("given", ["fields", "client"])
-def test_the_key_is_in_no_representation_and_no_trace(invoke, bots, given):
-    fields = bots.fields if given == "fields" else {"client": Client(KEY, bots.server.url)}
+def test_the_key_is_in_no_representation_and_no_trace(invoke, fields, given):
+    fields = fields if given == "fields" else {"client": Client(KEY, fields["base_url"])}
     recorder = Recorder()
     for each, value in (
         (ChatKnowledgeBot(bot_id="bot_1", **fields), "one"),
@@ -175,9 +176,9 @@ class Loader(BaseLoader):
     [([Loader()], "not list"), (None, "not NoneType"), (Loader, "Loader is a class")],
     ids=["several", "nothing", "a class"],
 )
-def test_a_collection_synchronises_with_one_loader(bots, tmp_path, loader, expected):
+def test_a_collection_synchronises_with_one_loader(fields, tmp_path, loader, expected):
     collection = KnowledgeBotCollection(
-        collections="col_1", ledger=tmp_path / "ledger.db", **bots.fields
+        collections="col_1", ledger=tmp_path / "ledger.db", **fields
     )
     with pytest.raises(ConfigurationError, match=f"loader: .*{expected}"):
         collection.sync(loader)
@@ -186,7 +187,7 @@ def test_a_collection_synchronises_with_one_loader(bots, tmp_path, loader, expec
 
 
 @pytest.mark.parametrize(
-    ("make", "fields", "expected"),
+    ("make", "wrong", "expected"),
     [
         (ChatKnowledgeBot, {"model": "bot_1", "bot_id": "bot_2"}, "both name the bot"),
         (ChatKnowledgeBot, {"bot_id": "bot_1", "heads": 5}, "heads: expected Heads.*not int"),
@@ -197,6 +198,6 @@ def test_a_collection_synchronises_with_one_loader(bots, tmp_path, loader, expec
     ],
     ids=["two bots", "heads", "heads' address", "no bot", "ledger", "address"],
 )
-def test_fields_that_cannot_be_used_say_what_is_taken(bots, make, fields, expected):
+def test_fields_that_cannot_be_used_say_what_is_taken(fields, make, wrong, expected):
     with pytest.raises(ValidationError, match=expected):
-        make(**fields, **bots.fields)
+        make(**wrong, **fields)

@@ -1,8 +1,7 @@
-"""The chat model against bots that remember, over a real socket."""
+"""The chat model before bots that remember what they heard."""
 
 import asyncio
 import json
-import threading
 
 import pytest
 from langchain_core.caches import InMemoryCache
@@ -10,27 +9,28 @@ from langchain_core.exceptions import ModelError
 from langchain_core.messages import HumanMessage
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 
-from calls import KEY, MESSAGE
+from calls import KEY
 from knowledge_bot import Client
 from knowledge_bot.conversations import ForkError, Heads, HeadsError
 from knowledge_bot.transcripts import Turn, render
 from langchain_knowledge_bot import ChatKnowledgeBot
 from langchain_knowledge_bot.model_errors import ChatError
-from scripted_server import answer, close, silence, then
+from numbering_bots import contents, received, times_sent
+from waiting import until_awaited
 
 
 @pytest.fixture
-def bot(bots):
-    return ChatKnowledgeBot(bot_id="bot_1", **bots.fields)
+def bot(fields):
+    return ChatKnowledgeBot(bot_id="bot_1", **fields)
 
 
 def conversation_of(message):
     return message.response_metadata["conversation_id"]
 
 
-def test_an_answer_tells_where_it_stands_in_plain_json(invoke, bot, bots):
+def test_an_answer_tells_where_it_stands_in_plain_json(invoke, bot, service):
     message = invoke(bot, "When?")
-    (conversation,) = bots.threads
+    (conversation,) = service.conversations
     assert message.content == "<answer 1> of bot_1"
     assert message.response_metadata == {
         "model_provider": "knowledge_bot",
@@ -38,7 +38,7 @@ def test_an_answer_tells_where_it_stands_in_plain_json(invoke, bot, bots):
         "bot_id": "bot_1",
         "conversation_id": conversation,
         "message_id": message.id,
-        "created_at": 1_700_000_000_001,
+        "created_at": message.response_metadata["created_at"],
         "sources": [],
         "found": True,
         "digests": message.response_metadata["digests"],
@@ -48,7 +48,7 @@ def test_an_answer_tells_where_it_stands_in_plain_json(invoke, bot, bots):
     assert message.usage_metadata is None
 
 
-def test_an_answer_of_a_stream_is_one_chunk_and_continues_as_any_other(bot, bots):
+def test_an_answer_of_a_stream_is_one_chunk_and_continues_as_any_other(bot, service):
     (chunk,) = bot.stream("one")
     assert chunk.chunk_position == "last"
     bot.invoke(["one", chunk, ("human", "two")])
@@ -57,70 +57,69 @@ def test_an_answer_of_a_stream_is_one_chunk_and_continues_as_any_other(bot, bots
         return [each async for each in bot.astream(["one", chunk, ("human", "two")])]
 
     assert len(asyncio.run(stream())) == 1  # a fork, for its conversation has gone on
-    assert sorted(map(len, bots.threads.values())) == [1, 2]
+    assert sorted(map(len, service.conversations.values())) == [1, 2]
 
 
-def test_answers_in_blocks_and_of_event_streams_continue_as_any_other(bots):
-    bot = ChatKnowledgeBot(bot_id="bot_1", output_version="v1", **bots.fields)
+def test_answers_in_blocks_and_of_event_streams_continue_as_any_other(fields, service):
+    bot = ChatKnowledgeBot(bot_id="bot_1", output_version="v1", **fields)
     first = bot.invoke("one")
     assert first.content[0]["type"] == "text"
     second = bot.stream_events(["one", first, ("human", "two")], version="v3").output
     bot.invoke(["one", first, ("human", "two"), second, ("human", "three")])
-    assert list(bots.threads.values()) == [["one", "two", "three"]]
+    assert list(service.conversations.values()) == [["one", "two", "three"]]
 
 
-def test_the_system_text_of_a_prompt_is_sent_once(invoke, bot, bots):
+def test_the_system_text_of_a_prompt_is_sent_once(invoke, bot, service):
     prompt = ChatPromptTemplate([("system", "Be brief."), MessagesPlaceholder("history")])
     chain = prompt | bot
     first = invoke(chain, {"history": [("human", "one")]})
     invoke(chain, {"history": [("human", "one"), first, ("human", "two")]})
-    assert bots.contents == [render([Turn("system", "Be brief."), Turn("user", "one")]), "two"]
+    assert contents(service) == [render([Turn("system", "Be brief."), Turn("user", "one")]), "two"]
 
 
-def test_a_conversation_is_chosen_by_the_call_then_the_list_then_the_constructor(invoke, bots):
-    home, named = bots.conversation("home"), bots.conversation("named")
-    bot = ChatKnowledgeBot(bot_id="bot_1", conversation_id=home, **bots.fields)
+def test_a_conversation_is_chosen_by_the_call_then_the_list_and_then_the_constructor(
+    invoke, fields, service
+):
+    home, named = "conv_home", "conv_named"
+    service.conversations |= {home: [], named: []}
+    bot = ChatKnowledgeBot(bot_id="bot_1", conversation_id=home, **fields)
     first = invoke(bot, "one")
     second = invoke(bot, "two", conversation_id=named)
     invoke(bot, [first, ("human", "three")])
     invoke(bot, [second, ("human", "four")], conversation_id=home)
     missed = render([Turn("assistant", "<answer 2> of bot_1"), Turn("user", "four")])
-    assert bots.threads == {
+    assert service.conversations == {
         home: ["one", "three", missed],
         named: ["two"],
     }
 
 
-def test_a_whole_chain_that_is_retried_says_nothing_twice_in_a_conversation(invoke, bots):
-    bot = ChatKnowledgeBot(bot_id="bot_1", **bots.fields)
+def test_a_chain_that_is_retried_says_nothing_twice_in_a_conversation(invoke, fields, service):
+    bot = ChatKnowledgeBot(bot_id="bot_1", **fields)
     first = invoke(bot, "one")
-    bots.lose_next += [close, close]
+    service.lose_next_answer(times=2)
     prompt = ChatPromptTemplate([MessagesPlaceholder("history")])
     chain = (prompt | bot).with_retry(wait_exponential_jitter=False)
     assert invoke(chain, {"history": ["one", first, ("human", "two")]}).content
-    assert bots.times_sent("two") == dict.fromkeys(bots.threads, 1)
-    assert len(bots.threads) == 3
+    assert times_sent(service, "two") == [1, 1, 1]
+    assert len(service.conversations) == 3
 
 
-def test_a_cancelled_call_counts_as_lost(bots):
-    bot = ChatKnowledgeBot(bot_id="bot_1", **bots.fields)
-    arrived, home = threading.Event(), bots.conversation("home")
-    bots.lose_next.append(then(lambda _: arrived.set(), silence))
-
-    async def cancel():
+async def test_a_cancelled_call_counts_as_lost(fields, service):
+    bot, home = ChatKnowledgeBot(bot_id="bot_1", **fields), "conv_home"
+    service.conversations[home] = []
+    with service.holding_answers():
         task = asyncio.create_task(bot.ainvoke("one", conversation_id=home))
-        await asyncio.to_thread(arrived.wait, 10)
+        assert await until_awaited(lambda: service.requests)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        with pytest.raises(ModelError, match="this very message"):
-            await bot.ainvoke("one", conversation_id=home)
-
-    asyncio.run(cancel())
-    assert bots.contents == ["one"]
+    with pytest.raises(ModelError, match="this very message"):
+        await bot.ainvoke("one", conversation_id=home)
+    assert contents(service) == ["one"]
 
 
-def test_the_answer_is_cut_before_a_stop_word(invoke, bots):
-    bot = ChatKnowledgeBot(bot_id="bot_1", stop=["absent", " of"], **bots.fields)
+def test_the_answer_is_cut_before_a_stop_word(invoke, fields):
+    bot = ChatKnowledgeBot(bot_id="bot_1", stop=["absent", " of"], **fields)
     assert invoke(bot, "one").content == "<answer 1>"
     assert invoke(bot, "two", stop=[" 2"]).content == "<answer"
     assert invoke(bot, "two", stop=" of").content == "<answer 3>"
@@ -128,32 +127,30 @@ def test_the_answer_is_cut_before_a_stop_word(invoke, bots):
 
 
 @pytest.mark.parametrize("given", ["fields", "client"])
-def test_a_cached_answer_is_of_the_same_account(invoke, bots, given):
+def test_a_cached_answer_is_of_the_same_account(invoke, fields, given):
     cache = InMemoryCache()
     answers = []
     for key in ("one-account", "other-account", "one-account"):
-        fields = {"api_key": key, "base_url": bots.server.url}
-        if given == "client":
-            fields = {"client": Client(**fields)}
-        bot = ChatKnowledgeBot(bot_id="bot_1", cache=cache, **fields)
+        named = {**fields, "api_key": key}
+        how = {"client": Client(**named)} if given == "client" else named
+        bot = ChatKnowledgeBot(bot_id="bot_1", cache=cache, **how)
         answers.append(invoke(bot, "one").id)
         assert key not in repr(vars(cache))
     assert answers[0] == answers[2] != answers[1]
 
 
-def test_answers_are_cached_on_demand_alone_and_for_the_same_service(invoke, bots, scripted):
+def test_answers_are_cached_on_demand_and_for_the_same_service(invoke, fields, service):
     cache = InMemoryCache()
-    bot = ChatKnowledgeBot(bot_id="bot_1", cache=cache, **bots.fields)
-    assert ChatKnowledgeBot(bot_id="bot_1", **bots.fields).cache is False
-    assert invoke(bot, "one").content == invoke(bot, "one").content
-    assert len(bots.received) == 1
-    invoke(bot, "one", conversation_id=bots.conversation("home"))
+    bot = ChatKnowledgeBot(bot_id="bot_1", cache=cache, **fields)
+    assert ChatKnowledgeBot(bot_id="bot_1", **fields).cache is False
+    first = invoke(bot, "one")
+    assert first.content == invoke(bot, "one").content
+    assert len(received(service)) == 1
+    invoke(bot, "one", conversation_id=first.response_metadata["conversation_id"])
     invoke(bot, "one", model="bot_2")
-    elsewhere = scripted(answer(402, {"code": "quota", "message": "no"}))
-    other = ChatKnowledgeBot(bot_id="bot_1", cache=cache, api_key="key", base_url=elsewhere.url)
-    with pytest.raises(ModelError, match="402"):
-        invoke(other, "one")
-    assert len(bots.received) == 3
+    elsewhere = Client(KEY, "https://elsewhere.test")
+    invoke(ChatKnowledgeBot(bot_id="bot_1", cache=cache, client=elsewhere), "one")
+    assert len(received(service)) == 4
 
 
 def test_tokens_are_estimated_for_trimming(bot):
@@ -161,10 +158,9 @@ def test_tokens_are_estimated_for_trimming(bot):
     assert 0 < bot.get_num_tokens("How long is the loan?") < 20
 
 
-def test_sources_are_annotations_and_a_refusal_has_none(invoke, scripted):
+def test_sources_are_annotations_and_a_refusal_has_none(invoke, bot, service):
     found, none = "At nine.\n\nSources: hours.md, desk.md", "I could not find that."
-    server = scripted(*(answer(body={**MESSAGE, "answer": text}) for text in (found, none)))
-    bot = ChatKnowledgeBot(bot_id="bot_1", api_key=KEY, base_url=server.url)
+    service.bots = {"bot_1": {"When?": [found, none]}}
     (block,) = invoke(bot, "When?").content_blocks
     assert block == {
         "type": "text",
@@ -177,17 +173,17 @@ def test_sources_are_annotations_and_a_refusal_has_none(invoke, scripted):
     assert invoke(bot, "When?").content_blocks == [{"type": "text", "text": none}]
 
 
-def test_unusable_heads_and_forks_are_errors_of_their_own(invoke, bots, tmp_path):
-    astray = ChatKnowledgeBot(bot_id="bot_1", heads=tmp_path / "none" / "heads.db", **bots.fields)
-    strict = ChatKnowledgeBot(bot_id="bot_1", heads=Heads(), on_fork="error", **bots.fields)
+def test_unusable_heads_and_forks_are_errors_of_their_own(invoke, fields, service, tmp_path):
+    astray = ChatKnowledgeBot(bot_id="bot_1", heads=tmp_path / "none" / "heads.db", **fields)
+    strict = ChatKnowledgeBot(bot_id="bot_1", heads=Heads(), on_fork="error", **fields)
     first = invoke(strict, "one")
     with pytest.raises(HeadsError) as caught:
         invoke(astray, [("human", "one"), first, ("human", "two")])
     assert isinstance(caught.value, ChatError)
-    assert bots.contents == ["one"]
+    assert contents(service) == ["one"]
 
     invoke(strict, [("human", "one"), first, ("human", "two")])
     with pytest.raises(ForkError) as caught:
         invoke(strict, [("human", "one"), first, ("human", "three")])
     assert isinstance(caught.value, ChatError)
-    assert bots.contents == ["one", "two"]
+    assert contents(service) == ["one", "two"]

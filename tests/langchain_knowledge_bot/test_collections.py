@@ -1,15 +1,14 @@
-"""Documents into collections of the embedded service, and of one that fails."""
+"""Documents into collections of a service in memory."""
 
 import asyncio
 import pickle
-import threading
 
 import pytest
 from langchain_core.document_loaders import BaseLoader
 from langchain_core.documents import Document
 from pydantic import ValidationError
 
-from calls import KEY, SOURCE
+from calls import KEY
 from knowledge_bot import (
     AsyncClient,
     Client,
@@ -20,41 +19,18 @@ from knowledge_bot import (
 from knowledge_bot.ingest import IncompleteIngestionError, LedgerError
 from knowledge_bot.testing import MemoryService
 from langchain_knowledge_bot import KnowledgeBotCollection
-from scripted_server import answer
+from numbering_bots import contents, received
 
 PAGES = [Document(f"Page {n}.", metadata={"source": "guide.pdf", "page": n}) for n in (1, 2, 3)]
 
 
-class Sources:
-    """A service that remembers the sources it was sent, and fails for some of them."""
-
-    def __init__(self, scripted):
-        self.created, self.failing, self._lock = [], {}, threading.Lock()
-        self.server = scripted(reply_to=self._reply)
-
-    def _reply(self, request):
-        source = request.json()["value"]
-        with self._lock:
-            if source["content"] in self.failing:
-                return self.failing[source["content"]]
-            self.created.append((source["name"], source["content"]))
-            return answer(body={**SOURCE, "id": f"src_{len(self.created)}"})
-
-
 @pytest.fixture
-def sources(scripted):
-    return Sources(scripted)
+def collection(fields, tmp_path):
+    return KnowledgeBotCollection(collections="col_1", ledger=tmp_path / "ledger.db", **fields)
 
 
-@pytest.fixture
-def collection(sources, tmp_path):
-    return KnowledgeBotCollection(
-        collections="col_1",
-        ledger=tmp_path / "ledger.db",
-        api_key=KEY,
-        base_url=sources.server.url,
-        max_retries=0,
-    )
+def created(service):
+    return [(value["name"], value["content"]) for value in received(service)]
 
 
 @pytest.fixture(params=["sync", "async"])
@@ -67,27 +43,25 @@ def add(request):
     return run
 
 
-def test_a_key_of_the_callers_own_is_used(add, collection, sources):
+def test_a_key_of_the_callers_own_is_used(add, collection, service):
     keyed = collection.model_copy(update={"key": lambda each: each.metadata["number"]})
     add(keyed, [Document("a", metadata={"number": "1", "title": "First\nline"})])
     assert add(keyed, [Document("b", metadata={"number": "1"})]).superseded == 1
-    assert sources.created == [("First", "a"), ("b", "b")]
+    assert created(service) == [("First", "a"), ("b", "b")]
 
 
-def test_what_other_services_and_collections_hold_is_not_listed(
-    collection, sources, scripted, tmp_path
-):
-    staging = Sources(scripted)
+def test_what_other_services_and_collections_hold_is_not_listed(collection, service):
+    staging = Client(KEY, "https://staging.test")
     at_staging = KnowledgeBotCollection(
-        collections="col_1", ledger=collection.ledger, api_key=KEY, base_url=staging.server.url
+        collections="col_1", ledger=collection.ledger, client=staging
     )
     for text in ("one", "two"):
         at_staging.sync(Loader(Document(text, id="x"), *PAGES))
     at_staging.sync(Loader(*PAGES))
     collection.add_documents([Document("one", id="x")])
     assert (list(collection.superseded()), list(collection.gone())) == ([], [])
-    first = [content for _, content in staging.created].index("one")  # several go at a time
-    assert [one.source_id for one in at_staging.superseded()] == [f"src_{first + 1}"]
+    first = service.sources[contents(service).index("one")]  # several go at a time
+    assert [one.source_id for one in at_staging.superseded()] == [first["id"]]
     assert [one.key for one in at_staging.gone()] == ["x"]
     other = at_staging.model_copy(update={"collections": ("col_2",)})
     assert (list(other.superseded()), list(other.gone())) == ([], [])
@@ -101,13 +75,13 @@ class Loader(BaseLoader):
         yield from self.documents
 
 
-def test_a_loader_is_synchronised(collection, sources):
+def test_a_loader_is_synchronised(collection):
     assert collection.sync(Loader(*PAGES)).created == 3
     assert collection.sync(Loader(*PAGES)).unchanged == 3
     assert asyncio.run(collection.aadd_documents(Loader(*PAGES).alazy_load())).unchanged == 3
 
 
-async def test_what_is_gone_is_reported_without_blocking_too(collection, sources):
+async def test_what_is_gone_is_reported_without_blocking_too(collection):
     assert (await collection.async_sync(Loader(*PAGES))).created == 3
     report = await collection.async_sync(Loader(*PAGES[:2]))
     assert (report.unchanged, report.gone) == (2, 1)
@@ -119,16 +93,19 @@ def rows(*texts):
     return [Document(text, metadata={"source": "a.csv", "row": i}) for i, text in enumerate(texts)]
 
 
-def test_a_row_that_is_put_in_at_the_top_creates_that_row_alone(add, collection, sources):
+def test_a_row_that_is_put_in_at_the_top_creates_that_row_alone(add, collection, service):
     add(collection, rows("id: 1", "id: 2", "id: 2"))
-    created = sorted(name for name, _ in sources.created)
+    assert sorted(name for name, _ in created(service)) == [
+        "a.csv: id: 1",
+        "a.csv: id: 2",
+        "a.csv: id: 2 (2)",
+    ]
     report = add(collection, rows("id: 0", "id: 1", "id: 2", "id: 2"))
     assert (report.created, report.unchanged, report.superseded) == (1, 3, 0)
-    assert created == ["a.csv: id: 1", "a.csv: id: 2", "a.csv: id: 2 (2)"]
-    assert sources.created[-1][0] == "a.csv: id: 0"
+    assert created(service)[-1][0] == "a.csv: id: 0"
 
 
-def test_pages_that_all_changed_are_warned_of_at_the_callers_line(add, collection, sources):
+def test_pages_that_all_changed_are_warned_of_at_the_callers_line(add, collection, service):
     pages = [Document(f"{each}.", metadata={"source": "a.pdf"}) for each in range(9)]
     add(collection, pages)
     with pytest.warns(UserWarning, match="8 of 9 known documents .*key=") as caught:
@@ -136,18 +113,18 @@ def test_pages_that_all_changed_are_warned_of_at_the_callers_line(add, collectio
     assert [each.filename for each in caught] == [__file__]
 
 
-def test_one_document_should_be_put_into_a_list(add, collection, sources):
+def test_one_document_should_be_put_into_a_list(add, collection, service):
     with pytest.raises(ConfigurationError, match=r"as in add_documents\(\[document\]\)"):
         add(collection, Document("text"))
 
 
-def test_a_pickled_collection_goes_on_with_the_same_ledger(collection, sources):
+def test_a_pickled_collection_goes_on_with_the_same_ledger(collection):
     collection.add_documents(PAGES)
     assert pickle.loads(pickle.dumps(collection)).add_documents(PAGES).unchanged == 3
 
 
-def test_wrong_fields_and_wrong_documents_are_errors_without_the_key(add, collection, sources):
-    fields = {"api_key": KEY, "base_url": sources.server.url, "ledger": "x.db"}
+def test_wrong_fields_and_wrong_documents_are_errors_without_the_key(add, collection, fields):
+    fields = {**fields, "ledger": "x.db"}
     for wrong in (
         {},
         {"collections": "bot_1"},

@@ -23,6 +23,7 @@ from langchain_knowledge_bot.chat_models import ChatFields
 from langchain_knowledge_bot.collections import CollectionFields
 from langchain_knowledge_bot.retrievers import RetrieverFields
 from langchain_knowledge_bot.tools import ToolFields, ToolkitFields
+from numbering_bots import received
 from scripted_server import answer
 
 QUESTION = "When do you open?"
@@ -30,10 +31,9 @@ ELSEWHERE = "https://service.example"
 
 
 @pytest.mark.parametrize("key", [KEY, SecretStr(KEY)])
-def test_the_key_and_the_address_are_taken_from_the_arguments(invoke, scripted, key):
-    server = scripted(answer(body=MESSAGE))
-    invoke(KnowledgeBotRetriever(bot_id="bot_1", api_key=key, base_url=server.url), QUESTION)
-    assert server.requests[0].headers["x-api-key"] == KEY
+def test_the_key_is_taken_from_the_arguments(invoke, fields, service, key):
+    invoke(KnowledgeBotRetriever(bot_id="bot_1", **{**fields, "api_key": key}), QUESTION)
+    assert service.requests[0].headers["x-api-key"] == KEY
 
 
 def test_without_a_key_or_an_address_nothing_is_made(monkeypatch):
@@ -50,29 +50,28 @@ def test_a_client_and_another_key_do_not_go_together():
         KnowledgeBotRetriever(bot_id="bot_1", async_client=AsyncClient(KEY, ELSEWHERE))
 
 
-def test_configurable_fields_may_change_the_service(invoke, scripted):
-    here, there = scripted(answer(body=MESSAGE)), scripted(answer(body=MESSAGE))
-    runnable = KnowledgeBotRetriever(
-        bot_id="bot_1", api_key=KEY, base_url=here.url
-    ).configurable_fields(base_url=ConfigurableField(id="service"))
+def test_configurable_fields_may_change_the_key(invoke, fields, service):
+    runnable = KnowledgeBotRetriever(bot_id="bot_1", **fields).configurable_fields(
+        api_key=ConfigurableField(id="key")
+    )
     invoke(runnable, QUESTION)
-    invoke(runnable, QUESTION, config={"configurable": {"service": there.url}})
-    assert len(here.requests) == len(there.requests) == 1
+    invoke(runnable, QUESTION, config={"configurable": {"key": SecretStr("another-key")}})
+    assert [one.headers["x-api-key"] for one in service.requests] == [KEY, "another-key"]
 
 
 @pytest.mark.parametrize("cls", [KnowledgeBotRetriever, ChatKnowledgeBot, KnowledgeBotTool])
-def test_configurable_fields_of_an_object_with_a_client(invoke, bots, monkeypatch, cls):
+def test_configurable_fields_of_an_object_with_a_client(invoke, fields, service, monkeypatch, cls):
     # The client's key and address count, not those of the environment.
     monkeypatch.setenv("KNOWLEDGE_BOT_BASE_URL", ELSEWHERE)
     monkeypatch.setenv("KNOWLEDGE_BOT_API_KEY", "another-key")
     asked = {"question": QUESTION} if cls is KnowledgeBotTool else QUESTION
-    with Client(KEY, bots.server.url, timeout=9) as client:
+    with Client(KEY, fields["base_url"], timeout=9) as client:
         runnable = cls(bot_id="bot_1", client=client).configurable_fields(
             bot_id=ConfigurableField(id="bot")
         )
         invoke(runnable.with_config(configurable={"bot": "bot_2"}), asked)
-    assert [message["bot_id"] for message in bots.received] == ["bot_2"]
-    assert bots.server.requests[0].headers["x-api-key"] == KEY
+    assert [message["bot_id"] for message in received(service)] == ["bot_2"]
+    assert service.requests[0].headers["x-api-key"] == KEY
 
 
 def test_an_object_with_a_client_tells_what_the_client_has():
@@ -83,8 +82,10 @@ def test_an_object_with_a_client_tells_what_the_client_has():
 
 @pytest.mark.parametrize("given", ["fields", "client"])
 @pytest.mark.parametrize("way", ["sync", "async"])
-def test_configured_calls_share_one_connection(bots, given, way):
-    fields = bots.fields if given == "fields" else {"client": Client(KEY, bots.server.url)}
+def test_configured_calls_share_one_connection(scripted, given, way):
+    server = scripted(answer(body=MESSAGE))
+    fields = {"api_key": KEY, "base_url": server.url}
+    fields = fields if given == "fields" else {"client": Client(**fields)}
     runnable = ChatKnowledgeBot(bot_id="bot_1", **fields).configurable_fields(
         bot_id=ConfigurableField(id="bot")
     )
@@ -103,8 +104,7 @@ def test_configured_calls_share_one_connection(bots, given, way):
             for _ in range(10):
                 configured.invoke(QUESTION)
         gc.collect()
-    assert len(bots.received) == 10
-    assert bots.server.connections == 1
+    assert (len(server.requests), server.connections) == (10, 1)
     assert [each for each in caught if each.category is ResourceWarning] == []
 
 

@@ -12,7 +12,7 @@ from langchain_core.language_models import FakeListChatModel
 from langchain_core.runnables import RunnableLambda
 
 import langchain_knowledge_bot
-from in_process import OnAPort
+from knowledge_bot.testing import MemoryService
 
 # How many examples each has at least: a class shows how it is made and how it is used.
 EXAMPLES = {
@@ -38,19 +38,18 @@ class Loader(BaseLoader):
         yield Document("The desk closes at five.", metadata={"source": "closing.txt"})
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def service():
-    with OnAPort(
-        collections={"col_handbook": "Handbook"}, bots={"bot_handbook": ["col_handbook"]}
-    ) as running:
-        yield running
+    return MemoryService(
+        bots={"bot_handbook": {}}, collections=["col_handbook"], extensions={"sources", "passages"}
+    )
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-async def test_the_examples_run(service, tmp_path, monkeypatch, name):
+async def test_the_examples_run(fields, tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("KNOWLEDGE_BOT_BASE_URL", service.base_url)
-    monkeypatch.setenv("KNOWLEDGE_BOT_API_KEY", service.api_key)
+    monkeypatch.setenv("KNOWLEDGE_BOT_BASE_URL", fields["base_url"])
+    monkeypatch.setenv("KNOWLEDGE_BOT_API_KEY", fields["api_key"])
     documented = inspect.getdoc(getattr(langchain_knowledge_bot, name))
     blocks = re.findall(r"```python\n(.*?)```", documented, re.DOTALL)
     assert len(blocks) >= EXAMPLES[name]

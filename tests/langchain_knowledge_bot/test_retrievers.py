@@ -1,4 +1,6 @@
-"""The retriever against a real socket."""
+"""The retriever within the framework: its arguments, callbacks, indexes and tools."""
+
+import json
 
 import pytest
 from langchain_core.callbacks import BaseCallbackHandler
@@ -7,49 +9,38 @@ from langchain_core.indexing import InMemoryRecordManager, index
 from langchain_core.tools import create_retriever_tool
 from langchain_core.vectorstores import InMemoryVectorStore
 
-from calls import KEY, MESSAGE, passage
+from calls import passage
 from knowledge_bot import (
     ConfigurationError,
     PaymentRequiredError,
 )
 from langchain_knowledge_bot import KnowledgeBotRetriever
-from scripted_server import answer
+from numbering_bots import BOTS, received
 
 QUESTION = "When do you open?"
-BOTS = ["bot_1", "bot_2", "bot_3"]
 
 
-def retriever_of(server, **fields):
-    return KnowledgeBotRetriever(
-        **{"bot_id": "bot_1", "api_key": KEY, "base_url": server.url, **fields}
-    )
+def several(fields, **more):
+    return KnowledgeBotRetriever(bot_ids=list(BOTS), **fields, **more)
 
 
-def several_of(server, **fields):
-    return retriever_of(server, **{"bot_id": None, "bot_ids": BOTS, **fields})
-
-
-def asked(server):
-    return [request.json()["value"]["bot_id"] for request in server.requests]
-
-
-def test_k_limits_the_bots_that_are_asked(invoke, scripted):
-    server = scripted(answer(body=MESSAGE))
-    assert len(invoke(several_of(server, k=2), QUESTION)) == 2
-    assert sorted(asked(server)) == ["bot_1", "bot_2"]
-    assert len(invoke(several_of(server, k=2), QUESTION, k=1)) == 1
-    assert len(invoke(several_of(server), QUESTION, k=9)) == 3
+def test_k_limits_the_bots_that_are_asked(invoke, fields, service):
+    assert len(invoke(several(fields, k=2), QUESTION)) == 2
+    assert sorted(value["bot_id"] for value in received(service)) == ["bot_1", "bot_2"]
+    assert len(invoke(several(fields, k=2), QUESTION, k=1)) == 1
+    assert len(invoke(several(fields), QUESTION, k=9)) == 3
 
 
 @pytest.mark.parametrize("arguments", [{"k": 0}, {"top_k": 1}])
-def test_a_wrong_argument_of_a_call_is_an_error_and_nothing_is_sent(invoke, scripted, arguments):
-    server = scripted(answer(body=MESSAGE))
+def test_a_wrong_argument_of_a_call_is_an_error_and_nothing_is_sent(
+    invoke, fields, service, arguments
+):
     with pytest.raises((ConfigurationError, TypeError), match="k"):
-        invoke(several_of(server), QUESTION, **arguments)
-    assert server.requests == []
+        invoke(several(fields), QUESTION, **arguments)
+    assert service.requests == []
 
 
-def test_the_callbacks_hear_of_an_answer_and_of_an_error(invoke, scripted):
+def test_the_callbacks_hear_of_an_answer_and_of_an_error(invoke, fields, service):
     heard = []
 
     class Handler(BaseCallbackHandler):
@@ -59,20 +50,23 @@ def test_the_callbacks_hear_of_an_answer_and_of_an_error(invoke, scripted):
         def on_retriever_error(self, error, **kwargs):
             heard.append(error.status_code)
 
-    retriever = retriever_of(scripted(answer(body=MESSAGE), answer(402)))
-    invoke(retriever, QUESTION, config={"callbacks": [Handler()]})
+    retriever = KnowledgeBotRetriever(bot_id="bot_1", **fields)
+    (found,) = invoke(retriever, QUESTION, config={"callbacks": [Handler()]})
+    service.fail_next(402)
     with pytest.raises(PaymentRequiredError):
         invoke(retriever, QUESTION, config={"callbacks": [Handler()]})
-    assert heard == [["msg_1"], 402]
+    assert heard == [[found.id], 402]
 
 
-def test_passages_are_recognised_by_an_index_and_are_the_artifact_of_a_tool(searched):
+def test_passages_are_recognised_by_an_index_and_are_the_artifact_of_a_tool(fields, service):
+    service.announcement = "passages=1"
+    retriever = KnowledgeBotRetriever(bot_id="bot_1", **fields)
     store = InMemoryVectorStore(DeterministicFakeEmbedding(size=4))
     records = InMemoryRecordManager("passages")
     records.create_schema()
     counts = []
     for score in (1.0, 2.0):  # another one for each question
-        retriever = retriever_of(searched(bot_1=[passage(1, score=score)]))
+        service.answer_next(200, json.dumps({"data": [passage(1, score=score)]}).encode())
         found = index(
             retriever.invoke(QUESTION),
             records,
@@ -84,6 +78,7 @@ def test_passages_are_recognised_by_an_index_and_are_the_artifact_of_a_tool(sear
         counts.append((found["num_added"], found["num_skipped"], len(store.store)))
     assert counts == [(1, 0, 1), (0, 1, 1)]
 
+    service.answer_next(200, json.dumps({"data": [passage(1)]}).encode())
     tool = create_retriever_tool(retriever, "x", "y", response_format="content_and_artifact")
     message = tool.invoke(
         {"name": "x", "args": {"query": QUESTION}, "id": "1", "type": "tool_call"}

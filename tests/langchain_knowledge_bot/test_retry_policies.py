@@ -13,7 +13,7 @@ from langgraph.types import RetryPolicy, default_retry_on
 from knowledge_bot import ConnectionFailedError, Delivery, KnowledgeBotError, RateLimitError
 from langchain_knowledge_bot import ChatKnowledgeBot, KnowledgeBotRetriever, KnowledgeBotTool
 from langchain_knowledge_bot.model_errors import as_chat_error
-from scripted_server import answer, close, raw, silence
+from numbering_bots import contents, received
 
 CALL = {"name": "ask_1", "args": {"question": "When?"}, "id": "1", "type": "tool_call"}
 ASKED = {"messages": [("human", "When?")]}
@@ -25,8 +25,8 @@ def chat(fields):
     return lambda state: {"messages": [bot.invoke(state["messages"])]}
 
 
-def retriever(fields, **bots):
-    found = KnowledgeBotRetriever(**bots or {"bot_id": "bot_1"}, **fields)
+def retriever(fields, **named):
+    found = KnowledgeBotRetriever(**named or {"bot_id": "bot_1"}, **fields)
 
     def node(state):
         return {"messages": [AIMessage(each.page_content) for each in found.invoke("When?")]}
@@ -50,27 +50,33 @@ def run(node, value, **policy):
 NODES = pytest.mark.parametrize(
     ("node", "value"), [(chat, ASKED), (retriever, ASKED), (tool, CALLED)]
 )
-UNKNOWN = [answer(500), silence, close, raw(b"HTTP/1.1 200 OK\r\n\r\nno JSON"), answer(302)]
+UNKNOWN = {
+    "500": lambda service: service.fail_next(times=3),
+    "silent": lambda service: service.time_out_next(acts=True, times=3),
+    "closed": lambda service: service.lose_next_answer(times=3),
+    "unreadable": lambda service: service.answer_next(200, b"no JSON", times=3),
+    "302": lambda service: service.answer_next(302, times=3),
+}
 
 
 @NODES
-@pytest.mark.parametrize("reply", UNKNOWN, ids=["500", "silent", "closed", "unreadable", "302"])
-def test_a_question_that_the_service_may_have_is_sent_once(bots, node, value, reply):
-    bots.lose_next.extend([reply] * 3)
+@pytest.mark.parametrize("fails", UNKNOWN.values(), ids=UNKNOWN)
+def test_a_question_that_the_service_may_have_is_sent_once(fields, service, node, value, fails):
+    fails(service)
     with pytest.raises((KnowledgeBotError, ToolException)) as caught:
-        run(node({"timeout": 0.3, "max_retries": 0, **bots.fields}), value)
-    assert bots.contents == ["When?"]
+        run(node({"max_retries": 0, **fields}), value)
+    assert contents(service) == ["When?"]
     assert isinstance(caught.value, RuntimeError)
     assert "may have acted" in str(caught.value)
 
 
 @NODES
-@pytest.mark.parametrize("status", [429, 503])
-def test_what_the_service_refused_for_now_is_tried_again(bots, node, value, status):
-    bots.refuse_next.extend([answer(status, headers={"Retry-After": "0"})] * 2)
-    answered = run(node({"max_retries": 0, **bots.fields}), value)
+@pytest.mark.parametrize("status", [408, 425, 429, 503])
+def test_what_the_service_refused_for_now_is_tried_again(fields, service, node, value, status):
+    service.fail_next(status, retry_after=0, times=2)
+    answered = run(node({"max_retries": 0, **fields}), value)
     assert answered["messages"][-1].content == "<answer 1> of bot_1"
-    assert len(bots.contents) == 1 + 2
+    assert len(contents(service)) == 1 + 2
 
 
 RUNNABLES = pytest.mark.parametrize(
@@ -83,41 +89,41 @@ RUNNABLES = pytest.mark.parametrize(
 )
 
 
-def runnable(kind, bots, bot_id="bot_1"):
+def runnable(kind, fields, bot_id="bot_1"):
     more = {"handle_tool_error": False} if kind is KnowledgeBotTool else {}
-    return kind(bot_id=bot_id, timeout=0.3, max_retries=0, **bots.fields, **more)
+    return kind(bot_id=bot_id, max_retries=0, **fields, **more)
 
 
 @RUNNABLES
-def test_no_wrapper_asks_again_what_the_service_may_have(bots, kind, asked):
-    bots.lose_next.extend([answer(500)] * 3)
-    asking = runnable(kind, bots)
+def test_no_wrapper_asks_again_what_the_service_may_have(fields, service, kind, asked):
+    service.fail_next(times=3)
+    asking = runnable(kind, fields)
     again = asking.with_retry(wait_exponential_jitter=False, stop_after_attempt=3)
     with pytest.raises(RuntimeError):
         again.invoke(asked)
     with pytest.raises(RuntimeError):
-        asking.with_fallbacks([runnable(kind, bots, "bot_2")]).invoke(asked)
-    assert bots.contents == ["When?", "When?"]
+        asking.with_fallbacks([runnable(kind, fields, "bot_2")]).invoke(asked)
+    assert contents(service) == ["When?", "When?"]
 
 
 @RUNNABLES
-def test_every_wrapper_asks_again_what_the_service_refused_for_now(bots, kind, asked):
-    bots.refuse_next.extend([answer(429)] * 2)
-    asking = runnable(kind, bots)
+def test_every_wrapper_asks_again_what_the_service_refused_for_now(fields, service, kind, asked):
+    service.fail_next(429, times=2)
+    asking = runnable(kind, fields)
     again = asking.with_retry(wait_exponential_jitter=False, stop_after_attempt=2)
     with pytest.raises((KnowledgeBotError, ToolException)):
         again.invoke(asked)
-    bots.refuse_next.append(answer(429))
-    assert "bot_2" in str(asking.with_fallbacks([runnable(kind, bots, "bot_2")]).invoke(asked))
-    assert len(bots.contents) == 4
+    service.fail_next(429)
+    assert "bot_2" in str(asking.with_fallbacks([runnable(kind, fields, "bot_2")]).invoke(asked))
+    assert len(contents(service)) == 4
 
 
-def test_of_several_bots_none_is_asked_again_with_the_one_that_failed(bots):
-    bots.refuse_next.append(answer(429))
-    node = retriever({"max_retries": 0, **bots.fields}, bot_ids=["bot_1", "bot_2", "bot_3"])
+def test_of_several_bots_none_is_asked_again_with_the_one_that_failed(fields, service):
+    service.fail_next(429)
+    node = retriever({"max_retries": 0, **fields}, bot_ids=["bot_1", "bot_2", "bot_3"])
     with pytest.raises(RateLimitError, match="429") as caught:
         run(node, ASKED)
-    assert len(bots.received) == 3
+    assert len(received(service)) == 3
     assert caught.value.delivery is Delivery.REFUSED
     assert "2 answered" in caught.value.__notes__[0]
 

@@ -1,4 +1,4 @@
-"""The framework's own suites (langchain-tests), unit and integration, over a real socket."""
+"""The framework's own suites (langchain-tests), unit and integration."""
 
 import pytest
 from langchain_core.load import dumpd, load
@@ -9,10 +9,9 @@ from langchain_tests.integration_tests import (
 )
 from langchain_tests.unit_tests import ChatModelUnitTests, ToolsUnitTests
 
-from calls import KEY, MESSAGE
+from calls import KEY
 from knowledge_bot import Client
 from langchain_knowledge_bot import ChatKnowledgeBot, KnowledgeBotRetriever, KnowledgeBotTool
-from scripted_server import answer
 
 ENVIRONMENT = {
     "KNOWLEDGE_BOT_BASE_URL": "https://service.example",
@@ -23,8 +22,8 @@ TAKEN = {"base_url": "https://service.example", "api_key": KEY}
 
 
 @pytest.fixture
-def _service(bots, monkeypatch):
-    monkeypatch.setenv("KNOWLEDGE_BOT_BASE_URL", bots.server.url)
+def _service(fields, monkeypatch):
+    monkeypatch.setenv("KNOWLEDGE_BOT_BASE_URL", fields["base_url"])
     monkeypatch.setenv("KNOWLEDGE_BOT_API_KEY", KEY)
 
 
@@ -103,18 +102,14 @@ def test_a_chat_model_that_is_written_down_names_its_service_and_its_secret(monk
 
 @pytest.mark.usefixtures("_service")
 @pytest.mark.filterwarnings("ignore:.*has no effect")
-class TestChatModelOverASocket(_Chat, ChatModelIntegrationTests):
+class TestChatModel(_Chat, ChatModelIntegrationTests):
     pass
 
 
-class TestRetrieverOverASocket(RetrieversIntegrationTests):
+@pytest.mark.usefixtures("_service")
+class TestRetriever(RetrieversIntegrationTests):
     retriever_constructor = KnowledgeBotRetriever
     retriever_query_example = "When do you open?"
-
-    @pytest.fixture(autouse=True)
-    def _environment(self, scripted, monkeypatch):
-        monkeypatch.setenv("KNOWLEDGE_BOT_BASE_URL", scripted(answer(body=MESSAGE)).url)
-        monkeypatch.setenv("KNOWLEDGE_BOT_API_KEY", KEY)
 
     @property
     def retriever_constructor_params(self):
@@ -140,5 +135,5 @@ class TestToolUnits(_Tool, ToolsUnitTests):
 
 
 @pytest.mark.usefixtures("_service")
-class TestToolOverASocket(_Tool, ToolsIntegrationTests):
+class TestTool(_Tool, ToolsIntegrationTests):
     pass

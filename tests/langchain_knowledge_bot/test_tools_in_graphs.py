@@ -13,13 +13,13 @@ from langgraph.prebuilt import ToolNode
 
 from knowledge_bot.conversations import Heads
 from langchain_knowledge_bot import KnowledgeBotTool, KnowledgeBotToolkit
-from scripted_server import answer
+from numbering_bots import heard, times_sent
 
 
 @pytest.fixture
-def tool(bots):
+def tool(fields):
     return KnowledgeBotTool(
-        bot_id="bot_1", conversation="continue", heads=Heads(), max_retries=0, **bots.fields
+        bot_id="bot_1", conversation="continue", heads=Heads(), max_retries=0, **fields
     )
 
 
@@ -42,34 +42,30 @@ def graph_of(*tools: Any, **options: Any) -> Any:
     return graph.add_edge(START, "tools").compile(**options)
 
 
-def heard(bots: Any) -> list[list[str]]:
-    return list(bots.threads.values())
-
-
-def test_a_tool_goes_on_where_the_agent_was_with_it(invoke, tool, bots):
+def test_a_tool_goes_on_where_the_agent_was_with_it(invoke, tool, service):
     graph, state = graph_of(tool), {"messages": []}
     for question in ("When does it open?", "And on Saturdays?", "And on Sundays?"):
         state = invoke(graph, {"messages": [*state["messages"], asking(question)]})
-    assert heard(bots) == [["When does it open?", "And on Saturdays?", "And on Sundays?"]]
+    assert heard(service) == [["When does it open?", "And on Saturdays?", "And on Sundays?"]]
     assert json.loads(json.dumps(state["messages"][-1].artifact)) == state["messages"][-1].artifact
 
 
-def test_agents_and_bots_have_conversations_of_their_own(invoke, tool, bots):
-    other = KnowledgeBotTool(bot_id="bot_2", conversation="continue", heads=Heads(), **bots.fields)
+def test_agents_and_bots_have_conversations_of_their_own(invoke, tool, fields, service):
+    other = KnowledgeBotTool(bot_id="bot_2", conversation="continue", heads=Heads(), **fields)
     graph = graph_of(tool, other)
     for _ in range(2):
         said = [asking("one"), asking("two", name="ask_2"), asking("three")]
         messages: list[Any] = []
         for each in said:
             messages = invoke(graph, {"messages": [*messages, each]})["messages"]
-    assert heard(bots) == [["one", "three"], ["two"], ["one", "three"], ["two"]]
+    assert heard(service) == [["one", "three"], ["two"], ["one", "three"], ["two"]]
 
 
-def test_of_questions_asked_at_once_one_goes_on_and_the_others_start_their_own(invoke, tool, bots):
+def test_of_questions_asked_at_once_one_goes_on_and_the_others_start_anew(invoke, tool, service):
     graph = graph_of(tool)
     first = invoke(graph, {"messages": [asking("one")]})["messages"]
     asked = invoke(graph, {"messages": [*first, asking("two", "three", "four")]})["messages"]
-    trunk, *others = heard(bots)
+    trunk, *others = heard(service)
     assert trunk[0] == "one"
     assert len(trunk) == 2
     assert len(others) == 2
@@ -79,9 +75,7 @@ def test_of_questions_asked_at_once_one_goes_on_and_the_others_start_their_own(i
     assert all(each.status == "success" for each in asked[-3:])
 
 
-def test_an_agent_that_goes_back_in_time_hears_nothing_of_what_comes_later(
-    invoke, tool, bots, tmp_path
-):
+def test_an_agent_that_goes_back_in_time_hears_nothing_of_later(tool, service, tmp_path):
     with SqliteSaver.from_conn_string(str(tmp_path / "checkpoints.db")) as saver:
         graph = graph_of(tool, checkpointer=saver)
         thread = {"configurable": {"thread_id": "1"}}
@@ -93,28 +87,26 @@ def test_an_agent_that_goes_back_in_time_hears_nothing_of_what_comes_later(
             if len(each.values.get("messages", [])) == 2 and not each.next
         )
         graph.invoke({"messages": [asking("instead of two")]}, after_one.config)
-    trunk, (fork,) = heard(bots)
+    trunk, (fork,) = heard(service)
     assert trunk == ["one", "two", "three"]
     assert "one" in fork
     assert "instead of two" in fork
     assert "three" not in fork
 
 
-def test_with_shared_heads_a_restart_forgets_nothing(bots, tmp_path):
+def test_with_shared_heads_a_restart_forgets_nothing(fields, service, tmp_path):
     heads = f"sqlite:///{tmp_path}/heads.db"
 
     def restarted():
         return graph_of(
-            KnowledgeBotTool(
-                bot_id="bot_1", conversation="continue", heads=Heads(heads), **bots.fields
-            )
+            KnowledgeBotTool(bot_id="bot_1", conversation="continue", heads=Heads(heads), **fields)
         )
 
     first = restarted().invoke({"messages": [asking("one")]})["messages"]
     trunk = restarted().invoke({"messages": [*first, asking("two")]})["messages"]
     restarted().invoke({"messages": [*first, asking("instead of two")]})
     restarted().invoke({"messages": [*trunk, asking("three")]})
-    kept, (fork,) = heard(bots)
+    kept, (fork,) = heard(service)
     assert kept == ["one", "two", "three"]
     assert "two" not in fork.replace("instead of two", "")
 
@@ -125,14 +117,14 @@ def test_a_model_sees_the_question_alone(tool):
     assert "knows what it was asked before" in shown["question"]["description"]
 
 
-def test_outside_of_a_graph_each_question_is_the_first(invoke, tool, bots):
+def test_outside_of_a_graph_each_question_is_the_first(invoke, tool, service):
     assert invoke(tool, {"question": "one"})
     call = {"name": tool.name, "args": {"question": "two"}, "id": "1", "type": "tool_call"}
     assert invoke(pickle.loads(pickle.dumps(tool)), call).artifact["found"]
-    assert heard(bots) == [["one"], ["two"]]
+    assert heard(service) == [["one"], ["two"]]
 
 
-def test_a_message_of_someone_else_s_is_no_answer_of_the_bot(invoke, tool, bots):
+def test_a_message_of_someone_else_s_is_no_answer_of_the_bot(invoke, tool, service):
     strange = [
         HumanMessage("Hello."),
         asking("one"),
@@ -141,26 +133,26 @@ def test_a_message_of_someone_else_s_is_no_answer_of_the_bot(invoke, tool, bots)
         ToolMessage("x", tool_call_id="2"),
     ]
     invoke(graph_of(tool), {"messages": [*strange, asking("two")]})
-    assert heard(bots) == [["two"]]
+    assert heard(service) == [["two"]]
 
 
-def test_a_question_whose_answer_was_lost_is_not_sent_into_the_conversation_again(tool, bots):
+def test_a_question_whose_answer_was_lost_is_not_sent_into_the_conversation_again(tool, service):
     graph = graph_of(tool)
     first = graph.invoke({"messages": [asking("one")]})["messages"]
-    bots.lose_next.append(answer(500))
+    service.lose_next_answer()
     lost = graph.invoke({"messages": [*first, asking("two")]})["messages"]
     assert lost[-1].status == "error"
     graph.invoke({"messages": [*lost, asking("two")]})
-    assert bots.times_sent("two") == dict.fromkeys(bots.threads, 1)
+    assert times_sent(service, "two") == [1] * len(heard(service))
 
 
-def test_a_toolkit_s_tools_go_on_as_well(bots):
+def test_a_toolkit_s_tools_go_on_as_well(fields, service):
     from knowledge_bot import Bot
 
     toolkit = KnowledgeBotToolkit(
-        bots=[Bot(id="bot_1", name="1")], conversation="continue", heads=Heads(), **bots.fields
+        bots=[Bot(id="bot_1", name="1")], conversation="continue", heads=Heads(), **fields
     )
     graph = graph_of(*toolkit.get_tools())
     first = graph.invoke({"messages": [asking("one")]})["messages"]
     graph.invoke({"messages": [*first, asking("two")]})
-    assert heard(bots) == [["one", "two"]]
+    assert heard(service) == [["one", "two"]]

@@ -1,5 +1,6 @@
 """Fixtures that every package's tests share."""
 
+import itertools
 import signal
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -61,6 +62,16 @@ def client(service: MemoryService) -> Iterator[Client]:
     """A client of `service`."""
     with Client(KEY, "https://service.test", transport=service.transport) as client:
         yield client
+
+
+_addresses = itertools.count()
+
+
+@pytest.fixture
+def fields(service: MemoryService) -> Iterator[dict[str, str]]:
+    """How a class finds `service`: by a key, and by an address that no other test's service has."""
+    with service.standing_in():
+        yield {"api_key": KEY, "base_url": f"https://service-{next(_addresses)}.test/public/v1"}
 
 
 @pytest.fixture
