@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from calls import KEY
+from served import served
 
 pytestmark = pytest.mark.slow
 
@@ -25,7 +26,7 @@ from langchain_core.messages import messages_from_dict, messages_to_dict
 from langchain_knowledge_bot import ChatKnowledgeBot
 
 app = FastAPI()
-bot = ChatKnowledgeBot(bot_id="bot_handbook", heads="sqlite:///heads.db")
+bot = ChatKnowledgeBot(bot_id="bot_1", heads="sqlite:///heads.db")
 
 
 @app.post("/chat")
@@ -37,20 +38,17 @@ MARK = re.compile(r"<text \d+>")
 
 
 @pytest.fixture
-def application(bots, tmp_path):
+def application(service, tmp_path):
     (tmp_path / "app.py").write_text(APP, encoding="utf-8")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    environment = os.environ | {
-        "KNOWLEDGE_BOT_BASE_URL": bots.server.url,
-        "KNOWLEDGE_BOT_API_KEY": KEY,
-    }
-    with (tmp_path / "log").open("w") as log:
+    with served(service) as url, (tmp_path / "log").open("w") as log:
+        environment = {"KNOWLEDGE_BOT_BASE_URL": url, "KNOWLEDGE_BOT_API_KEY": KEY}
         serving = subprocess.Popen(
             [sys.executable, "-m", "uvicorn", "app:app", "--workers", "4", "--port", str(port)],
             cwd=tmp_path,
-            env=environment,
+            env=os.environ | environment,
             stdout=log,
             stderr=log,
         )
@@ -78,7 +76,7 @@ def said(url, messages):
             return answered.raise_for_status().json()
 
 
-def test_four_workers_never_mix_what_people_say(application, bots, tmp_path):
+def test_four_workers_never_mix_what_people_say(application, service, tmp_path):
     choose, chats = random.Random(1), [[]]
     for number in range(40):
         base = choose.choice(chats)
@@ -92,9 +90,9 @@ def test_four_workers_never_mix_what_people_say(application, bots, tmp_path):
             messages = [question, *base[1:], human("<text 999>")]
         reply = said(application, messages)
         told = reply["data"]["response_metadata"]
-        heard = MARK.findall("\n".join(bots.threads[told["conversation_id"]]))
+        heard = MARK.findall("\n".join(service.conversations[told["conversation_id"]]))
         assert set(heard) <= set(MARK.findall(str(messages))), "nothing that is not in the list"
         chats.append([*messages, reply])
     assert (tmp_path / "heads.db").exists()
-    contents = Counter(len(told) for told in bots.threads.values())
+    contents = Counter(len(told) for told in service.conversations.values())
     assert max(contents) > 1, "some went on in their conversation"

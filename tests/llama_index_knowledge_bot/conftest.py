@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from calls import MESSAGE
+from knowledge_bot import Client
 from scripted_server import ScriptedServer, answer
 
 _PATIENCE = 20.0
@@ -56,6 +57,13 @@ def start(scripted: Callable[..., ScriptedServer]) -> Callable[..., CountingServ
         return service
 
     return begin
+
+
+@pytest.fixture
+def client(fields: dict[str, str]) -> Iterator[Client]:
+    """A client of `service`, whose asynchronous twin is one as well."""
+    with Client(**fields, max_retries=0) as client:
+        yield client
 
 
 @pytest.fixture(params=["sync", "async"])

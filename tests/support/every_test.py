@@ -11,7 +11,6 @@ from hypothesis import HealthCheck, settings
 from calls import KEY
 from knowledge_bot import Client
 from knowledge_bot.testing import MemoryService
-from remembering_bots import Bots
 from scripted_server import Received, Reply, ScriptedServer, answer
 
 # Under `nohup`, or in the background of a script, both are ignored, and so they would be by every
@@ -101,11 +100,3 @@ def searched(scripted: Callable[..., ScriptedServer]) -> Callable[..., ScriptedS
         return scripted(on_ping=announced, reply_to=reply_to)
 
     return start
-
-
-@pytest.fixture
-def bots() -> Iterator[Bots]:
-    """A service of bots that remember what they were told."""
-    service = Bots()
-    yield service
-    service.server.stop()
