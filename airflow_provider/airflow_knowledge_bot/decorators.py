@@ -3,12 +3,13 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_knowledge_bot.functions import call_with_context, check_synchronous, name_of
 from airflow_knowledge_bot.operators.ingest import ITEM_SOURCES, KnowledgeBotIngestOperator
 
 # isort: split
 from airflow.sdk.bases.decorator import DecoratedOperator, TaskDecorator, task_decorator_factory
 from airflow.sdk.definitions.context import context_merge
+
+from airflow_knowledge_bot.functions import call_with_context, check_synchronous, name_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
