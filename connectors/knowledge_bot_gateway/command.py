@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from knowledge_bot.cli.exits import Exit, Failed
-from knowledge_bot.cli.settings import ServiceSettings
+from knowledge_bot.cli.settings import ServiceOptions
 from knowledge_bot_gateway import require_extra
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def _shared(command: C) -> C:
 @_shared
 @click.pass_obj
 def mcp(
-    connection: ServiceSettings, /, address: str | None, allow_writes: bool, **options: Any
+    connection: ServiceOptions, /, address: str | None, allow_writes: bool, **options: Any
 ) -> None:
     """Offer the bots to agents: a server of the Model Context Protocol.
 
@@ -148,7 +148,7 @@ def mcp(
     help="How long a request may take altogether.",
 )
 @click.pass_obj
-def gateway(connection: ServiceSettings, /, host: str, port: int, **options: Any) -> None:
+def gateway(connection: ServiceOptions, /, host: str, port: int, **options: Any) -> None:
     """Offer the bots to chat windows and agents: OpenAI's API at /v1, and MCP at /mcp.
 
     Each bot is a model. A chat continues in its own conversation, and no message is sent twice.
@@ -188,7 +188,7 @@ def _host_and_port(address: str) -> tuple[str, int]:
 
 
 def _upstream(
-    connection: ServiceSettings,
+    connection: ServiceOptions,
     *,
     own_key: bool,
     heads: str | None,
@@ -236,7 +236,7 @@ def _check_described(client: "Client", descriptions: dict[str, str]) -> None:
 
 
 def _serve(
-    connection: ServiceSettings,
+    connection: ServiceOptions,
     host: str,
     port: int,
     *,

@@ -20,7 +20,7 @@ from knowledge_bot.cli.exits import (
 from knowledge_bot.cli.ids import adding_to, collections_to_add_to
 from knowledge_bot.cli.output import as_json_option, fields_of, write_line, write_table
 from knowledge_bot.cli.progress import upload_progress
-from knowledge_bot.cli.settings import ServiceSettings
+from knowledge_bot.cli.settings import ServiceOptions
 from knowledge_bot.cli.terminal import write_stderr
 from knowledge_bot.cli.texts import Suggesting, read_text
 
@@ -64,7 +64,7 @@ def add() -> None:
 )
 @_adding
 def page(
-    service: ServiceSettings,
+    service: ServiceOptions,
     url: str,
     name: str | None,
     headers: tuple[str, ...],
@@ -92,7 +92,7 @@ def page(
 @click.option("--name", help="The source's name.  [default: the file's]")
 @_adding
 def text(
-    service: ServiceSettings,
+    service: ServiceOptions,
     source: str | None,
     content: str | None,
     name: str | None,
@@ -140,7 +140,7 @@ def _files(_context: click.Context, _: click.Parameter, paths: tuple[str, ...]) 
 @click.option("--name", help="The source's name, for a single file.  [default: the file's]")
 @_adding
 def file(
-    service: ServiceSettings,
+    service: ServiceOptions,
     paths: tuple[str, ...],
     name: str | None,
     *,
@@ -189,7 +189,7 @@ class _Destination:
 
     def __init__(
         self,
-        service: ServiceSettings,
+        service: ServiceOptions,
         client: "Client",
         collections: tuple[str, ...],
         replace: str | None,

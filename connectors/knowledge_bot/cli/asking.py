@@ -22,7 +22,7 @@ from knowledge_bot.cli.output import (
     write_line,
     write_text,
 )
-from knowledge_bot.cli.settings import ServiceSettings
+from knowledge_bot.cli.settings import ServiceOptions
 from knowledge_bot.cli.terminal import printable
 from knowledge_bot.cli.texts import given_question, read_lines
 
@@ -45,7 +45,7 @@ _HINT = "Asking again is safe; the question may then be in the conversation twic
 @as_json_option
 @click.pass_obj
 def ask(
-    service: ServiceSettings, words: tuple[str, ...], conversation: str | None, as_json: bool
+    service: ServiceOptions, words: tuple[str, ...], conversation: str | None, as_json: bool
 ) -> None:
     """Ask BOT a QUESTION and print the answer.
 
@@ -78,9 +78,7 @@ def ask(
 @_conversation
 @as_json_option
 @click.pass_obj
-def chat(
-    service: ServiceSettings, bot: str | None, conversation: str | None, as_json: bool
-) -> None:
+def chat(service: ServiceOptions, bot: str | None, conversation: str | None, as_json: bool) -> None:
     """Chat with BOT, one question per line; Ctrl-D ends it.
 
     Without BOT, the service's only bot is asked. Without a terminal, questions are read from stdin,

@@ -8,7 +8,7 @@ import click
 from knowledge_bot.cli.exits import Exit, Failed, falling_back_to_stderr, posting
 from knowledge_bot.cli.ids import bot_ids, collections_option
 from knowledge_bot.cli.output import listing, write_bytes, write_text
-from knowledge_bot.cli.settings import ServiceSettings
+from knowledge_bot.cli.settings import ServiceOptions
 from knowledge_bot.cli.terminal import write_stderr
 from knowledge_bot.cli.texts import Suggesting, given_text
 
@@ -23,7 +23,7 @@ _METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 
 @click.command()
 @click.pass_obj
-def ping(service: ServiceSettings) -> None:
+def ping(service: ServiceOptions) -> None:
     """Check that the service is alive.
 
     This says nothing about the key; `kbot bots` does, if the service requires one for reading.
@@ -38,7 +38,7 @@ def ping(service: ServiceSettings) -> None:
 @click.command()
 @listing("id", "name")
 @click.pass_obj
-def collections(service: ServiceSettings) -> "Sequence[Collection]":
+def collections(service: ServiceOptions) -> "Sequence[Collection]":
     """List the collections.
 
     Example: kbot collections --json | jq -r '.[].id'
@@ -50,7 +50,7 @@ def collections(service: ServiceSettings) -> "Sequence[Collection]":
 @click.command()
 @listing("id", "name")
 @click.pass_obj
-def bots(service: ServiceSettings) -> "Sequence[Bot]":
+def bots(service: ServiceOptions) -> "Sequence[Bot]":
     """List the bots.
 
     Example: kbot bots | cut -f1
@@ -63,7 +63,7 @@ def bots(service: ServiceSettings) -> "Sequence[Bot]":
 @click.argument("bot", shell_complete=bot_ids)
 @listing("id", "name")
 @click.pass_obj
-def conversations(service: ServiceSettings, bot: str) -> "Sequence[Conversation]":
+def conversations(service: ServiceOptions, bot: str) -> "Sequence[Conversation]":
     """List the conversations of BOT, an id as in `kbot bots`.
 
     Example: kbot conversations bot_guide
@@ -96,7 +96,7 @@ def sources() -> None:
 @_listing
 @click.pass_obj
 def list_(
-    service: ServiceSettings,
+    service: ServiceOptions,
     name: str | None,
     status: tuple[str, ...],
     collections: tuple[str, ...],
@@ -113,7 +113,7 @@ def list_(
 @click.argument("source_id", metavar="ID")
 @_listing
 @click.pass_obj
-def show(service: ServiceSettings, source_id: str) -> "SourceDetails":
+def show(service: ServiceOptions, source_id: str) -> "SourceDetails":
     """Show a source, why it failed, and what was left out of it.
 
     Example: kbot sources show src_42 --json
@@ -125,7 +125,7 @@ def show(service: ServiceSettings, source_id: str) -> "SourceDetails":
 @sources.command()
 @click.argument("source_ids", nargs=-1, required=True, metavar="ID...")
 @click.pass_obj
-def delete(service: ServiceSettings, source_ids: tuple[str, ...]) -> None:
+def delete(service: ServiceOptions, source_ids: tuple[str, ...]) -> None:
     """Delete sources; one that is not there is fine. A ledger is not told: see `kbot ledger`.
 
     Example: kbot sources delete src_41 src_42
@@ -142,7 +142,7 @@ def delete(service: ServiceSettings, source_ids: tuple[str, ...]) -> None:
 @click.argument("path")
 @click.option("--data", metavar="JSON", help="The body, sent as it is; `-` reads it from stdin.")
 @click.pass_obj
-def api(service: ServiceSettings, method: "Method", path: str, data: str | None) -> None:
+def api(service: ServiceOptions, method: "Method", path: str, data: str | None) -> None:
     """Send one request and print the answer's body as it came.
 
     PATH is relative to the base URL. Bodies are sent as given: wrap them in "value", as the

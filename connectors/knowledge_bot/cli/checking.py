@@ -21,7 +21,7 @@ from knowledge_bot.cli.output import (
     write_text,
 )
 from knowledge_bot.cli.progress import BottomLines
-from knowledge_bot.cli.settings import ServiceSettings
+from knowledge_bot.cli.settings import ServiceOptions
 from knowledge_bot.cli.terminal import console, write_stderr
 from knowledge_bot.cli.texts import read_text, time_option
 
@@ -68,7 +68,7 @@ _REDRAWN_EVERY = 0.25
 @as_json_option
 @click.pass_obj
 def check(
-    service: ServiceSettings,
+    service: ServiceOptions,
     /,
     *,
     words: tuple[str, ...],

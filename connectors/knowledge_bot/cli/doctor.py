@@ -14,7 +14,7 @@ from knowledge_bot.cli.exits import Exit, Failed, exit_of
 from knowledge_bot.cli.kbot import PLUGINS
 from knowledge_bot.cli.ledgers import ledger_option, open_ledger
 from knowledge_bot.cli.output import as_json_option, write_document, write_table, write_text
-from knowledge_bot.cli.settings import ServiceSettings, Setting
+from knowledge_bot.cli.settings import ServiceOptions, Setting
 
 if TYPE_CHECKING:
     from knowledge_bot import Client
@@ -58,7 +58,7 @@ def doctor(ctx: click.Context, ledger_address: str | None, as_json: bool) -> Non
     kbot doctor
     kbot --profile staging doctor --json | jq '.checks[] | select(.ok == false)'
     """  # noqa: D301 - \b is for click
-    service: ServiceSettings = ctx.obj
+    service: ServiceOptions = ctx.obj
     settings = list(_settings(ctx, service, ledger_address))
     checks = [
         *_checks_of_the_service(service),
@@ -83,7 +83,7 @@ def doctor(ctx: click.Context, ledger_address: str | None, as_json: bool) -> Non
 
 
 def _settings(
-    ctx: click.Context, service: ServiceSettings, ledger_address: str | None
+    ctx: click.Context, service: ServiceOptions, ledger_address: str | None
 ) -> Iterator[_Setting]:
     named = _named_by(ctx, "ledger_address", "--ledger", "KNOWLEDGE_BOT_LEDGER")
     ledger = ("ledger", lambda: Setting(str(open_ledger(ledger_address)), named))
@@ -106,7 +106,7 @@ def _named_by(ctx: click.Context, parameter: str, option: str, variable: str) ->
     return sources.get(ctx.get_parameter_source(parameter) or ParameterSource.DEFAULT, "default")
 
 
-def _proxies(service: ServiceSettings) -> Iterator[_Setting]:
+def _proxies(service: ServiceOptions) -> Iterator[_Setting]:
     from knowledge_bot._transports import proxy_for
 
     try:
@@ -124,7 +124,7 @@ def _proxies(service: ServiceSettings) -> Iterator[_Setting]:
         yield _Setting("proxy", shown + not_for, name)
 
 
-def _checks_of_the_service(service: ServiceSettings) -> Iterator[_Check]:
+def _checks_of_the_service(service: ServiceOptions) -> Iterator[_Check]:
     try:
         if not service.address.value:
             yield _Check("service", False, "No service is named: `kbot login` saves one.")
@@ -174,7 +174,7 @@ def _bots(client: "Client") -> str:
     return "1 bot" if count == 1 else f"{count} bots"
 
 
-def _collections(service: ServiceSettings, client: "Client") -> _Check:
+def _collections(service: ServiceOptions, client: "Client") -> _Check:
     wanted = service.collections(()).value
     missing: list[str] = []
 

@@ -11,7 +11,7 @@ import click
 from knowledge_bot import ConfigurationError
 from knowledge_bot._profiles import read_profiles
 from knowledge_bot.cli.exits import Exit, Failed
-from knowledge_bot.cli.settings import ServiceSettings
+from knowledge_bot.cli.settings import ServiceOptions
 from knowledge_bot.cli.terminal import one_line, write_stderr
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _HARMLESS_WORD = re.compile(r"[\w.-]+", re.ASCII)
 
 
 def collections_to_add_to(
-    service: ServiceSettings, client: "Client", given: tuple[str, ...], *, quiet: bool = False
+    service: ServiceOptions, client: "Client", given: tuple[str, ...], *, quiet: bool = False
 ) -> tuple[str, ...]:
     """Return the ids of the collections that are named somewhere, or of the only one there is.
 
@@ -83,7 +83,7 @@ def _completing(find: "Callable[[Client, click.Context], Sequence[Any]]") -> Any
         if param.nargs != 1 and ctx.params.get(str(param.name)):
             return []  # of several words, only the first can be an id
         options, found = ctx.find_root().params, list[Any]()
-        service = ServiceSettings(
+        service = ServiceOptions(
             options.get("base_url"), options.get("profile"), timeout=_SECONDS_TO_COMPLETE
         )
 

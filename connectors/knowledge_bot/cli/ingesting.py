@@ -14,7 +14,7 @@ from knowledge_bot.cli.exits import Exit, Failed
 from knowledge_bot.cli.ids import adding_to, collections_to_add_to
 from knowledge_bot.cli.ledgers import ledger_option, open_ledger
 from knowledge_bot.cli.output import quiet_option
-from knowledge_bot.cli.settings import ServiceSettings
+from knowledge_bot.cli.settings import ServiceOptions
 from knowledge_bot.cli.texts import Suggesting, time_option
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ def _ingestion(find: Callable[..., Iterable[object]]) -> Callable[..., None]:
     """Make a command of a function that finds items: add the common options, and ingest."""
 
     def command(
-        service: ServiceSettings,
+        service: ServiceOptions,
         /,
         *,
         collections: tuple[str, ...],

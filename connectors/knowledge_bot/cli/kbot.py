@@ -24,7 +24,7 @@ from knowledge_bot.cli.settings import (
     API_KEY_VARIABLE,
     BASE_URL_VARIABLE,
     COLLECTION_VARIABLE,
-    ServiceSettings,
+    ServiceOptions,
 )
 from knowledge_bot.cli.terminal import give_up, write_stderr
 from knowledge_bot.cli.texts import Suggesting
@@ -193,7 +193,7 @@ def main(
     Data goes to stdout, everything else to stderr. Lists are tables on a terminal and lines of
     tab-separated values in a pipe; --json prints JSON. `-` stands for stdin.
     """  # noqa: D301 - \b is for click
-    ctx.obj = ServiceSettings(base_url, profile, timeout)
+    ctx.obj = ServiceOptions(base_url, profile, timeout)
     if verbose:
         _log_to_stderr(ctx)
 

@@ -21,7 +21,7 @@ from knowledge_bot.cli.terminal import write_stderr
 from knowledge_bot.cli.texts import Suggesting, read_lines
 
 if TYPE_CHECKING:
-    from knowledge_bot.cli.settings import ServiceSettings
+    from knowledge_bot.cli.settings import ServiceOptions
     from knowledge_bot.ingest import Entry, Ledger, LedgerCounts, SupersededSource
 
 
@@ -163,7 +163,7 @@ def superseded(kept: "Ledger") -> "Iterable[SupersededSource]":
 @as_json_option
 @click.pass_obj
 def prune(
-    service: "ServiceSettings",
+    service: "ServiceOptions",
     *,
     plan: TextIO | None,
     approved: BinaryIO | None,

@@ -23,7 +23,7 @@ from knowledge_bot._profiles import (
 )
 from knowledge_bot.cli.exits import Exit, Failed
 from knowledge_bot.cli.ids import collection_ids, profile_names
-from knowledge_bot.cli.settings import API_KEY_VARIABLE, BASE_URL_VARIABLE, ServiceSettings
+from knowledge_bot.cli.settings import API_KEY_VARIABLE, BASE_URL_VARIABLE, ServiceOptions
 from knowledge_bot.cli.terminal import write_stderr
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 )
 @click.pass_obj
 def login(
-    settings: ServiceSettings, *, own_name: str | None, key_stdin: bool, wanted: tuple[str, ...]
+    settings: ServiceOptions, *, own_name: str | None, key_stdin: bool, wanted: tuple[str, ...]
 ) -> None:
     """Keep a service's address and your key in a file with mode 600.
 

@@ -40,7 +40,7 @@ class Setting(NamedTuple, Generic[T]):
 
 
 @dataclass(frozen=True)
-class ServiceSettings:
+class ServiceOptions:
     """Which service a command talks to, with which key: the options before the command's name."""
 
     base_url: str | None
