@@ -8,7 +8,7 @@ from docs.pages import DOCS
 from knowledge_bot_service.config import settings
 
 SECTIONS = {
-    settings.ServiceSettings: "",
+    settings.ServiceConfiguration: "",
     settings.LimitSettings: "",
     settings.KeySettings: "",
     settings.AnswersSettings: "",
@@ -23,6 +23,8 @@ ROWS = re.findall(
 @pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.__name__)
 def test_every_setting_has_a_row(section):
     tables = {"limits", "keys", "collections", "bots", "answers"}
-    names = set(section.model_fields) - (tables if section is settings.ServiceSettings else set())
+    names = set(section.model_fields) - (
+        tables if section is settings.ServiceConfiguration else set()
+    )
     missing = {name for name in names if f"{SECTIONS[section]}`{name}`" not in ROWS}
     assert not missing

@@ -16,7 +16,7 @@ from knowledge_bot_service.config.settings import (
     KeyRights,
     KeySettings,
     Role,
-    ServiceSettings,
+    ServiceConfiguration,
     SettingsError,
     wrong_with_key,
 )
@@ -50,7 +50,7 @@ class Key(KeyRights):
         roles = list(ROLES)
         return roles.index(self.role) >= roles.index(role)
 
-    def limit(self, settings: ServiceSettings) -> ServiceSettings:
+    def limit(self, settings: ServiceConfiguration) -> ServiceConfiguration:
         """The settings as it sees them: its bots and collections alone.
 
         Limited to collections alone, it sees the bots that read nothing else; limited to bots
@@ -88,8 +88,8 @@ class KeyList:
     def __init__(
         self,
         folder: DataFolder,
-        settings: ServiceSettings,
-        configured: Callable[[], ServiceSettings] | None = None,
+        settings: ServiceConfiguration,
+        configured: Callable[[], ServiceConfiguration] | None = None,
     ) -> None:
         self._configured = configured
         self.generated = None if settings.keys else folder.api_key()
@@ -135,7 +135,7 @@ class KeyList:
         self._own[made.sha256] = made
 
 
-def _configured_keys(settings: ServiceSettings) -> dict[str, Key]:
+def _configured_keys(settings: ServiceConfiguration) -> dict[str, Key]:
     found: dict[str, Key] = {}
     for one in settings.keys:
         key = Key(sha256=_digest(_secret_of(one)), **one.model_dump(include=_RIGHTS))

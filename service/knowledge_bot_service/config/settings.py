@@ -208,7 +208,7 @@ class AnswersSettings(_Section):
     max_passages: int = Field(default=5, ge=1, le=5)
 
 
-class ServiceSettings(_Section):
+class ServiceConfiguration(_Section):
     """Everything that a service is started with.
 
     It listens at `host` on `port`; 0 takes a free one.
@@ -271,7 +271,7 @@ class ServiceSettings(_Section):
         return ", ".join(sorted({*bots, *collections} - known))
 
 
-def read_settings(path: Path) -> ServiceSettings:
+def read_settings(path: Path) -> ServiceConfiguration:
     """Read a TOML file into settings; what it leaves out has its default.
 
     A relative `data` folder or `key_file` is taken from the file's own folder.
@@ -295,7 +295,7 @@ def read_settings(path: Path) -> ServiceSettings:
 
 
 def overridden(
-    settings: ServiceSettings,
+    settings: ServiceConfiguration,
     *,
     host: str | None = None,
     port: int | None = None,
@@ -303,7 +303,7 @@ def overridden(
     api_key: str | None = None,
     allow_fetch: Sequence[str] = (),
     trusted_proxies: Sequence[str] = (),
-) -> ServiceSettings:
+) -> ServiceConfiguration:
     """Settings with what a command line says: in place of theirs; where there are several, beside.
 
     Raises:
@@ -311,7 +311,7 @@ def overridden(
     """
     # Not dict(settings), which takes a setting named `keys` for a mapping's method.
     values: dict[str, object] = {
-        name: getattr(settings, name) for name in ServiceSettings.model_fields
+        name: getattr(settings, name) for name in ServiceConfiguration.model_fields
     }
     given = {"host": host, "port": port, "data": data}
     values |= {name: value for name, value in given.items() if value is not None}
@@ -325,14 +325,14 @@ def overridden(
     return parse_settings(values, origin="command line")
 
 
-def parse_settings(values: dict[str, object], *, origin: str) -> ServiceSettings:
+def parse_settings(values: dict[str, object], *, origin: str) -> ServiceConfiguration:
     """Make settings from plain values, such as a file's.
 
     Raises:
         SettingsError: keys or values are wrong; `origin` says where they came from.
     """
     try:
-        return ServiceSettings.model_validate(values)
+        return ServiceConfiguration.model_validate(values)
     except ValidationError as error:
         problems = error.errors(include_input=False, include_url=False)
         found = "; ".join(map(_sentence, problems))
@@ -364,8 +364,8 @@ def _sentence(problem: Any) -> str:
 def _known(place: tuple[Any, ...]) -> Iterable[str]:
     """Return the names that are known where one is not."""
     if len(place) == 1:
-        return ServiceSettings.model_fields
-    kind = ServiceSettings.model_fields[place[0]].annotation
+        return ServiceConfiguration.model_fields
+    kind = ServiceConfiguration.model_fields[place[0]].annotation
     tables = (getattr(one, "model_fields", None) for one in (kind, *get_args(kind)))
     return next(filter(None, tables), ())
 

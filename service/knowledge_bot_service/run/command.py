@@ -18,7 +18,7 @@ from click.core import ParameterSource
 from knowledge_bot_service import require_extra
 
 if TYPE_CHECKING:
-    from knowledge_bot_service.config.settings import ServiceSettings
+    from knowledge_bot_service.config.settings import ServiceConfiguration
     from knowledge_bot_service.run.feeding import Feeding
 
 # What other packages answer beside the service, by the first segment of its path.
@@ -48,7 +48,7 @@ def _on_folder(command: Callable[..., None]) -> Callable[..., None]:
     def called(**options: Any) -> None:
         from knowledge_bot_service.config.folder import FolderError
         from knowledge_bot_service.config.settings import (
-            ServiceSettings,
+            ServiceConfiguration,
             SettingsError,
             read_settings,
         )
@@ -57,7 +57,7 @@ def _on_folder(command: Callable[..., None]) -> Callable[..., None]:
         del options["data"], options["config"]
         try:
             config = _given("config")
-            settings = ServiceSettings() if config is None else read_settings(config)
+            settings = ServiceConfiguration() if config is None else read_settings(config)
             command(_given("data") or settings.data, **options)
         except (BackupError, FolderError, SettingsError) as error:
             raise click.ClickException(str(error)) from None
@@ -144,7 +144,7 @@ def serve(  # noqa: PLR0917 - click passes every option by name
     from knowledge_bot_service.config.keys import KeyList
     from knowledge_bot_service.config.settings import (
         GIVEN_KEY,
-        ServiceSettings,
+        ServiceConfiguration,
         SettingsError,
         overridden,
         read_settings,
@@ -156,8 +156,8 @@ def serve(  # noqa: PLR0917 - click passes every option by name
 
     is_given = context.get_parameter_source("api_key") is ParameterSource.COMMANDLINE
 
-    def configured() -> ServiceSettings:
-        settings = read_settings(config) if config is not None else ServiceSettings()
+    def configured() -> ServiceConfiguration:
+        settings = read_settings(config) if config is not None else ServiceConfiguration()
         # The variable is also the client's, perhaps for another service.
         is_taken = is_given or not settings.keys
         if api_key and not is_taken:
@@ -242,7 +242,7 @@ def _copied(source: Path, target: Path) -> None:
 
 
 def _feeding(
-    folder: Path, settings: "ServiceSettings", config: Path | None, base_url: str
+    folder: Path, settings: "ServiceConfiguration", config: Path | None, base_url: str
 ) -> "Feeding":
     from knowledge_bot_service.run.feeding import Feeding, FeedingError
 
@@ -265,7 +265,7 @@ def _given(option: str) -> Path | None:
 
 
 def _announce(
-    base_url: str, settings: "ServiceSettings", generated_key: str | None, *, is_new: bool
+    base_url: str, settings: "ServiceConfiguration", generated_key: str | None, *, is_new: bool
 ) -> None:
     click.echo(f"Base URL: {base_url}")
     click.echo(f"Page:     {urljoin(base_url, '/')}")

@@ -22,7 +22,7 @@ from knowledge_bot.ingest import (
     watch_folder,
 )
 from knowledge_bot_service.config.folder import LEDGERS, database_file
-from knowledge_bot_service.config.settings import ServiceSettings
+from knowledge_bot_service.config.settings import ServiceConfiguration
 
 # The folder's name in the ledger, so that nothing is sent again when it is moved or renamed.
 _ORIGIN: Final = "folder"
@@ -60,7 +60,7 @@ class Feeding:
     def __init__(
         self,
         folder: Path,
-        settings: ServiceSettings,
+        settings: ServiceConfiguration,
         base_url: str,
         *,
         leave_out: Iterable[Path] = (),

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, Self
 
 from knowledge_bot_service.config.folder import database_file
-from knowledge_bot_service.config.settings import GIVEN_KEY, ServiceSettings, parse_settings
+from knowledge_bot_service.config.settings import GIVEN_KEY, ServiceConfiguration, parse_settings
 from knowledge_bot_service.store.sources import SourceState, read_source_states
 
 if TYPE_CHECKING:
@@ -287,7 +287,7 @@ def _settings(
     bots: Mapping[str, Sequence[str]] | Iterable[str] | None,
     bot_names: Mapping[str, str],
 ) -> dict[str, object]:
-    default = ServiceSettings()
+    default = ServiceConfiguration()
     if collections is None:
         collections = {one.id: one.name for one in default.collections}
     elif not isinstance(collections, Mapping):

@@ -16,7 +16,7 @@ import uvicorn
 from knowledge_bot import __version__
 from knowledge_bot_service.config.folder import DataFolder, FolderError, mark_used
 from knowledge_bot_service.config.keys import KeyList
-from knowledge_bot_service.config.settings import ServiceSettings
+from knowledge_bot_service.config.settings import ServiceConfiguration
 from knowledge_bot_service.config.storage import DiskFullError, StorageError, storage_error
 from knowledge_bot_service.store.database import ServiceDatabase
 from knowledge_bot_service.web.app import create_app
@@ -73,7 +73,7 @@ def base_url_at(host: str, listener: socket.socket) -> str:
 
 
 def run(
-    settings: ServiceSettings,
+    settings: ServiceConfiguration,
     folder: DataFolder,
     keys: KeyList,
     listener: socket.socket,

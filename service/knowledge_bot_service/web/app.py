@@ -9,7 +9,7 @@ from fastapi import FastAPI, Request
 
 from knowledge_bot_service.config.folder import DataFolder
 from knowledge_bot_service.config.keys import KeyList
-from knowledge_bot_service.config.settings import ServiceSettings
+from knowledge_bot_service.config.settings import ServiceConfiguration
 from knowledge_bot_service.store.database import ServiceDatabase
 from knowledge_bot_service.web import endpoints, extensions, problems
 from knowledge_bot_service.web.gate import KeyAdmission, Middleware, RequestGate, Step, key_of
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def create_app(
-    settings: ServiceSettings,
+    settings: ServiceConfiguration,
     folder: DataFolder,
     database: ServiceDatabase,
     keys: KeyList,
@@ -78,7 +78,7 @@ def create_app(
     return app
 
 
-def _writer(settings: ServiceSettings) -> "ModelWriter | None":
+def _writer(settings: ServiceConfiguration) -> "ModelWriter | None":
     if settings.answers is None:
         return None
     # Loaded only if needed: it costs a tenth of a second.
@@ -93,7 +93,7 @@ class _State(TypedDict):
     health: Health
 
 
-def _describe(app: FastAPI, settings: ServiceSettings) -> None:
+def _describe(app: FastAPI, settings: ServiceConfiguration) -> None:
     """Serve the description of an application at `/openapi.json`.
 
     With a valid key it names the collections and bots that the key sees, as the list endpoints do,

@@ -32,7 +32,7 @@ from knowledge_bot_service.answers.finding import Finder, RankedPassages
 from knowledge_bot_service.config.folder import DataFolder
 from knowledge_bot_service.config.keys import Key
 from knowledge_bot_service.config.refusals import RefusedRequestError, UnknownError, invalid
-from knowledge_bot_service.config.settings import ServiceSettings
+from knowledge_bot_service.config.settings import ServiceConfiguration
 from knowledge_bot_service.index.search import Hit, Search
 from knowledge_bot_service.store.catalog import Catalog, Removal
 from knowledge_bot_service.store.database import ServiceDatabase, new_id, now
@@ -129,7 +129,7 @@ class KnowledgeBase:
 
     def __init__(
         self,
-        settings: ServiceSettings,
+        settings: ServiceConfiguration,
         folder: DataFolder,
         database: ServiceDatabase,
         writer: "ModelWriter | None" = None,
@@ -161,7 +161,7 @@ class KnowledgeBase:
             on_done=self._on_done,
         )
 
-    def _offer(self, settings: ServiceSettings, *, sees_all: bool) -> None:
+    def _offer(self, settings: ServiceConfiguration, *, sees_all: bool) -> None:
         self._collections = {
             collection.id: Collection(id=collection.id, name=collection.name)
             for collection in settings.collections

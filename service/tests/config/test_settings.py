@@ -7,7 +7,7 @@ import pytest
 
 from knowledge_bot_service.config.settings import (
     KeySettings,
-    ServiceSettings,
+    ServiceConfiguration,
     SettingsError,
     overridden,
     read_settings,
@@ -60,7 +60,7 @@ def test_a_file_declares_everything(tmp_path):
 
 
 def test_a_file_may_be_empty(tmp_path):
-    assert read_settings(write(tmp_path, "")) == ServiceSettings()
+    assert read_settings(write(tmp_path, "")) == ServiceConfiguration()
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
 def test_the_command_line_goes_beside_the_file():
     old = KeySettings(name="old", role="read", key="old-key")
     settings = overridden(
-        ServiceSettings(keys=(old,)), api_key="new-key", allow_fetch=["127.0.0.1/32"]
+        ServiceConfiguration(keys=(old,)), api_key="new-key", allow_fetch=["127.0.0.1/32"]
     )
     assert [(key.name, key.role) for key in settings.keys] == [
         ("old", "read"),
