@@ -82,7 +82,6 @@ def test_what_failed_is_reported_as_warnings_and_the_start_and_the_counts_too(da
     # What a red night asks of a person, who has Airflow and perhaps no `kbot`.
     assert "KnowledgeBotResolveOperator and the ledger connection 'ledger'" in done.log
     assert "unknown: c (key c)" in done.log
-    assert "KNOWLEDGE_BOT_LEDGER=/" in done.log
 
 
 def test_what_is_left_out_is_reported_with_its_reason(dags, service):
@@ -136,7 +135,7 @@ def test_counts_are_those_of_all_tries(dags, service):
 
 
 def test_a_long_run_says_how_far_it_is(dags, service, ledger, monkeypatch):
-    monkeypatch.setattr("airflow_knowledge_bot.progress._INTERVAL", 1.0)  # seconds
+    monkeypatch.setattr("airflow_knowledge_bot.results._INTERVAL", 1.0)  # seconds
     dag = dags.load(
         f"""
         import itertools, time

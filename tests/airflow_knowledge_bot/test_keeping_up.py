@@ -14,7 +14,7 @@ from airflow_knowledge_bot.operators import (
     KnowledgeBotCreateTextSourceOperator,
     KnowledgeBotIngestOperator,
 )
-from airflow_knowledge_bot.progress import RunCounts
+from airflow_knowledge_bot.results import RunCounts
 from in_process import OnAPort
 from knowledge_bot import Client, UnsupportedError
 from knowledge_bot._endpoints import Endpoints

@@ -141,7 +141,7 @@ def test_a_worker_that_is_killed_in_mid_run_makes_nothing_twice_and_loses_nothin
     assert failed == set(unknown)
     assert list(unknown.values()) == [IN_FLIGHT] * SLOTS
     assert run["state"] == "failed"
-    assert "kbot ledger resolve" in airflow.task_log("bulk_ingestion", "ingest")
+    assert "KnowledgeBotResolveOperator" in airflow.task_log("bulk_ingestion", "ingest")
     # Neither a task's log nor what Airflow stored of it holds the key.
     assert airflow.files_holding(KEY) == []
     assert "bulk_ingestion" in (stored := database.dump("airflow"))

@@ -278,8 +278,14 @@ class KnowledgeBotIngestOperator(ServiceTask, BaseOperator):
         from airflow_knowledge_bot.failures import task_fails_for_good
         from airflow_knowledge_bot.ledgers import ledger_of
         from airflow_knowledge_bot.places import changed_outlets, collection_uri
-        from airflow_knowledge_bot.progress import CHANGES, ProgressLog, RunCounts
-        from airflow_knowledge_bot.results import failing, failure_of, summary
+        from airflow_knowledge_bot.results import (
+            CHANGES,
+            ProgressLog,
+            RunCounts,
+            failing,
+            failure_of,
+            summary,
+        )
         from knowledge_bot.adapters import collection_ids, shared_options
         from knowledge_bot.ingest import Ingestion
 
@@ -337,7 +343,6 @@ class KnowledgeBotIngestOperator(ServiceTask, BaseOperator):
             total,
             self,
             collections=collections,
-            ledger=ledger,
             unknown=progress.named["unknown"],
             invalid_passes=item_source in _UNRELIABLE,
         )
@@ -347,7 +352,7 @@ class KnowledgeBotIngestOperator(ServiceTask, BaseOperator):
         tolerated: dict[str, int] = {
             kind: result[kind] for kind in FAILED if result[kind] and kind not in fails
         }
-        progress.end(total, result["named"], tolerated, ledger)
+        progress.end(total, result["named"], tolerated)
         written = sorted({*collections, *items.collections})
         self._collection_uris = [collection_uri(client.base_url, one) for one in written]
         if failure is not None:
