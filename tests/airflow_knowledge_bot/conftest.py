@@ -1,4 +1,4 @@
-"""An Airflow home of the tests' own, connections in the environment, and the embedded service.
+"""An Airflow home of the tests' own, connections in the environment, and a service in memory.
 
 Airflow's database is a SQLite file. With KNOWLEDGE_BOT_TEST_DATABASE=postgresql it is in a server
 of PostgreSQL, one for each worker of the tests.
@@ -16,11 +16,10 @@ from typing import Any
 import pytest
 
 from answering_bot import Bot
-from calls import KEY, SOURCE
+from calls import KEY
 from dag_runs import Dags
-from in_process import OnAPort
+from knowledge_bot.testing import MemoryService
 from postgresql_server import postgresql
-from scripted_server import ScriptedServer, answer
 
 # Airflow reads its environment when it is first imported, so this cannot wait for a fixture. Each
 # worker of pytest-xdist is a process, and gets a home of its own.
@@ -38,6 +37,7 @@ if os.environ.get("KNOWLEDGE_BOT_TEST_DATABASE") == "postgresql":
     os.environ["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"] = _database
 
 CONN_ID = "knowledge_bot_default"
+URL = "https://service.test"
 
 
 def pytest_unconfigure() -> None:
@@ -64,35 +64,26 @@ def dags(tmp_path_factory: pytest.TempPathFactory) -> Dags:
     return Dags(own.parent if "PYTEST_XDIST_WORKER" in os.environ else own)
 
 
-@pytest.fixture(scope="session")
-def service() -> Iterator[OnAPort]:
-    """A real service with the collection `col_house` and the bot `bot_guide` over it."""
-    with OnAPort(
-        collections={"col_house": "House"},
-        bots={"bot_guide": ["col_house"]},
-        allow_fetch=("127.0.0.1/32",),
-    ) as running:
+@pytest.fixture
+def service() -> Iterator[MemoryService]:
+    """A service in memory, which answers whatever a connection leads to."""
+    collections = [f"col_{name}" for name in ("house", "1", "2", "7", "a", "b")]
+    with MemoryService(bots={"bot_guide": {}}, collections=collections).standing_in() as running:
         yield running
 
 
 @pytest.fixture
-def connected(service: OnAPort, connect: Callable[..., None]) -> OnAPort:
-    """The service, with the connection and its defaults pointing to it."""
-    connect(
-        service.base_url,
-        password=service.api_key,
-        default_bot_id="bot_guide",
-        default_collection_id="col_house",
-    )
+def connected(service: MemoryService, connect: Callable[..., None]) -> MemoryService:
+    """The service, with a connection that names its bot and a collection."""
+    connect(URL, default_bot_id="bot_guide", default_collection_id="col_house")
     return service
 
 
 @pytest.fixture
-def good(connect: Callable[..., None], scripted: Callable[..., ScriptedServer]) -> ScriptedServer:
-    """A service that creates whatever source it is sent, with the connection pointing to it."""
-    server = scripted(answer(body={"value": SOURCE}))
-    connect(server.url, max_retries=0)
-    return server
+def good(service: MemoryService, connect: Callable[..., None]) -> MemoryService:
+    """The service, with a connection that names neither, and sends nothing a second time."""
+    connect(URL, max_retries=0)
+    return service
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from airflow_knowledge_bot.hooks import KnowledgeBotHook
 from airflow_knowledge_bot.ledgers import KnowledgeBotLedgerHook, ledger_of
 from knowledge_bot import Client, ConfigurationError
 from knowledge_bot.ingest import Ledger, Text, ingest
-from scripted_server import answer, close
+from scripted_server import close
 
 pytestmark = pytest.mark.integration
 
@@ -158,15 +158,16 @@ def test_its_second_table_is_the_form_of_a_ledger(monkeypatch):
 SAID = {row[0]: row[1] for row in cells(PAGE) if len(row) == 2}
 
 
-def test_the_button_says_of_the_service_what_the_page_says(connect, connected, scripted):
+def test_the_button_says_of_the_service_what_the_page_says(connect, connected):
     said = KnowledgeBotHook().test_connection()
     assert said == (True, SAID["nothing"])
-    connect(scripted(answer(401)).url)
+    connected.fail_next(401)
     ok, said = KnowledgeBotHook().test_connection()
     assert not ok
     assert "401" in said
     assert "401" in SAID["the key"]
     connect("http://127.0.0.1:1", max_retries=0)
+    connected.reachable = False
     assert "no connection to http://127.0.0.1:1" in KnowledgeBotHook().test_connection()[1]
     connect("https://service.example", password=None)
     missing = SAID["the password or the host is missing"]

@@ -4,9 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from calls import SOURCE
-from scripted_server import answer, close
-
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
@@ -35,40 +32,39 @@ def test_every_example_is_parsed_without_a_service_or_a_connection(tmp_path):
 
 
 @pytest.fixture
-def stock(dags, connect, scripted):
-    """`stock(*replies)`: the run of the example, and the sources that it sent."""
+def stock(dags, service, connect):
+    """`stock(fault)`: the run of the example on a service with a fault, and what it sent."""
+    connect("https://service.test", max_retries=0, default_collection_id="col_house")
 
-    def run(*replies):
-        server = scripted(*replies, answer(body={"value": SOURCE}))
-        connect(server.url, max_retries=0, default_collection_id="col_1")
+    def run(fault=None, *given):
+        if fault:
+            getattr(service, fault)(*given)
         text = (EXAMPLES / "text_from_a_function.py").read_text(encoding="utf-8")
         text = text.replace("seconds=10", "seconds=0")
         dag = dags.parse(text, "text_from_a_function").text_from_a_function()
-        return dags.run(dag), [request.json()["value"] for request in server.requests]
+        return dags.run(dag), [request.value for request in service.requests]
 
     return run
 
 
 def test_a_function_s_text_becomes_a_source(stock):
     run, (sent,) = stock()
-    assert (run.state, run.tasks["stock"].xcom["id"]) == ("success", SOURCE["id"])
+    assert (run.state, run.tasks["stock"].xcom["name"]) == ("success", sent["name"])
     assert sent["name"].startswith("Stock of 20")
     assert sent["content"].splitlines()[0] == "There are 4 of: cordless drill."
 
 
 def test_it_is_sent_again_where_the_service_cannot_have_acted(stock):
-    run, sent = stock(answer(429))
+    run, sent = stock("fail_next", 429)
     assert (run.state, run.tasks["stock"].try_number) == ("success", 2)
     assert sent[0] == sent[1]
 
 
-@pytest.mark.parametrize(
-    "reply", [close, answer(500), answer(400)], ids=["lost", "unknown", "refused"]
-)
+@pytest.mark.parametrize("fault", [("lose_next_answer",), ("fail_next", 400)])
 def test_what_may_be_there_or_was_refused_is_not_sent_again_and_the_failure_becomes_a_source(
-    stock, reply
+    stock, fault
 ):
-    run, (sent, told) = stock(reply)
+    run, (sent, told) = stock(*fault)
     assert (run.state, run.tasks["stock"].try_number) == ("failed", 1)
     assert sent["name"].startswith("Stock of 20")
     assert told["name"] == "text_from_a_function: stock failed"

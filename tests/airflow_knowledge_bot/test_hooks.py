@@ -7,7 +7,9 @@ import pytest
 
 from airflow_knowledge_bot.hooks import KnowledgeBotHook
 from calls import KEY
-from knowledge_bot import ConfigurationError
+from knowledge_bot import ConfigurationError, UnsupportedError
+from knowledge_bot._endpoints import Endpoints
+from knowledge_bot.testing import MemoryService
 
 
 @pytest.mark.parametrize(
@@ -104,15 +106,12 @@ def test_an_extra_that_is_not_an_object_is_refused(monkeypatch):
         KnowledgeBotHook("svc").get_conn()
 
 
-def test_the_client_is_made_once_and_carries_the_connection_s_values(connect, scripted):
-    server = scripted()
-    connect(server.url)
+def test_the_client_is_made_once_and_carries_the_connection_s_values(good):
     hook = KnowledgeBotHook()
     with hook.get_conn() as client:
         client.ping()
         assert hook.get_conn() is client
-    assert server.pings[0].path == "/public/v1/ping"
-    assert server.pings[0].headers["x-api-key"] == KEY
+    assert [ping.headers["x-api-key"] for ping in good.pings] == [KEY]
 
 
 def test_making_a_hook_looks_nothing_up():
@@ -142,21 +141,61 @@ def test_the_endpoints_return_plain_values_with_the_connection_s_defaults(connec
     (tmp_path / "prices.md").write_text("A day ticket costs seven euros.")
     assert hook.ping() is True
     assert hook.list_bots() == [{"id": "bot_guide", "name": "bot_guide"}]
-    assert hook.list_collections() == [{"id": "col_house", "name": "House"}]
+    assert {"id": "col_house", "name": "col_house"} in hook.list_collections()
     text = hook.create_text_source("Rules", "Dogs wait outside.", collections=["col_house"])
     file = hook.upload_source("Prices", str(tmp_path / "prices.md"))
     page = hook.create_webpage_source("Page", "http://127.0.0.1:1/", headers={"X-A": "b"})
     for source, name in ((text, "Rules"), (file, "Prices"), (page, "Page")):
         assert source["name"] == name
-        assert source["collections"] == [{"id": "col_house", "name": "House"}]
-        named = {"id", "name", "status", "collections", "created_at", "revision"}
-        assert set(source) == named
+        assert source["collections"] == [{"id": "col_house", "name": "col_house"}]
+        assert set(source) == {"id", "name", "status", "collections", "created_at"}
     message = hook.send_message("What does a day ticket cost?")
-    assert "seven euros" in message["answer"]
+    assert set(message) == {"id", "answer", "conversation_id", "created_at"}
     again = hook.send_message("And where do dogs wait?", conversation_id=message["conversation_id"])
     assert again["conversation_id"] == message["conversation_id"]
     assert [each["id"] for each in hook.list_conversations()].count(again["conversation_id"]) == 1
     json.dumps([text, file, page, message])  # as a task hands them on
+
+
+@pytest.fixture
+def extended(connected):
+    """The same service with all extensions."""
+    names = ("idempotency", "passages", "sources")
+    service = MemoryService(connected.bots, connected.collections, extensions=names)
+    with service.standing_in():
+        yield service
+
+
+def test_the_endpoints_of_extensions_return_plain_values_too(extended, tmp_path):
+    hook = KnowledgeBotHook()
+    assert hook.extensions()["sources"]["manage"] is True
+    made = hook.create_text_source("Ferry", "The ferry leaves at ten.")
+    found = hook.get_source(made["id"])
+    assert found["ready_revision"] == found["revision"] == made["revision"]
+    assert hook.list_sources(name="Ferry", status=["ready"], collection=["col_house"]) == [found]
+    (passage,) = hook.search("When does the ferry leave?", collections=["col_house"])
+    assert (passage["source_id"], passage["text"]) == (made["id"], "The ferry leaves at ten.")
+    assert hook.get_passage(passage["id"])["text"] == passage["text"]
+    (tmp_path / "ferry.txt").write_text("The ferry leaves at noon.")
+    file = str(tmp_path / "ferry.txt")
+    hook.replace_source(made["id"], name="Ferry", collections=["col_house"], file=file)
+    assert b"noon" in extended.ready_content(made["id"])
+    assert hook.replace_source(made["id"], name="Boat")["name"] == "Boat"
+    for _ in range(2):
+        hook.delete_source(made["id"])
+    assert hook.list_sources() == []
+
+
+def test_the_hook_has_each_endpoint_of_the_client():
+    endpoints = {name for name in vars(Endpoints) if not name.startswith("_")}
+    assert endpoints - set(dir(KnowledgeBotHook)) == set()
+
+
+def test_the_hook_says_so_where_there_are_no_such_endpoints(good):
+    with pytest.raises(UnsupportedError, match="'sources'"):
+        KnowledgeBotHook().get_source("src_1")
+    assert KnowledgeBotHook().extensions() == {}
+    assert good.requests == []
 
 
 def test_what_neither_the_call_nor_the_connection_names_is_reported_before_anything_is_sent(good):

@@ -8,7 +8,7 @@ DAY = dt.datetime(2026, 2, 1, tzinfo=dt.UTC)
 
 
 def names(server):
-    return sorted(one.json()["value"]["name"] for one in server.requests)
+    return sorted(one.value["name"] for one in server.requests)
 
 
 BODIES = {
@@ -72,7 +72,7 @@ def test_what_a_function_yields_or_returns_is_ingested(dags, good, ledger, body)
     run = dags.run(dags.load(body), logical_date=DAY)
     assert run.state == "success", run.log
     assert names(good) == ["a", "b"]
-    assert all(one.json()["value"]["collections"] == ["col_1"] for one in good.requests)
+    assert all(one.value["collections"] == ["col_1"] for one in good.requests)
     assert "Ingesting items of the function 'feed' into col_1" in run.log
 
 

@@ -86,7 +86,7 @@ NAMES = [
 
 
 def names(server):
-    return [one.json()["value"]["name"] for one in server.requests]
+    return [one.value["name"] for one in server.requests]
 
 
 def test_a_function_of_every_signature_gives_its_items_to_a_real_worker(dags, good, ledger):
@@ -210,7 +210,7 @@ def test_braces_in_a_content_are_sent_as_they_are_and_names_are_templates(
 ):
     run = dags.run(dags.load(body), logical_date=day(1))
     assert run.state == "success", run.log
-    value = good.requests[0].json()["value"]
+    value = good.requests[0].value
     assert (value["name"], value["content"]) == (name, "{{ .Values.image }} {% x")
 
 

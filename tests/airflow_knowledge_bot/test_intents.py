@@ -1,8 +1,5 @@
 """One request for each task instance, whatever happens to its tries."""
 
-import os
-import signal
-import threading
 import time
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -11,13 +8,11 @@ from uuid import UUID
 import pytest
 
 from airflow_knowledge_bot._compat import AirflowException, AirflowFailException
-from airflow_knowledge_bot.operators import KnowledgeBotCreateTextSourceOperator
+from airflow_knowledge_bot.operators import KnowledgeBotSendMessageOperator
 from answering_bot import StateStore
-from calls import KEY, SOURCE
+from calls import KEY
 from knowledge_bot import KnowledgeBotError, RateLimitError
-from scripted_server import answer, silence
-
-GOOD = answer(body={"value": SOURCE})
+from knowledge_bot.testing import MemoryService
 
 
 class Killed(BaseException):
@@ -25,124 +20,104 @@ class Killed(BaseException):
 
 
 @pytest.fixture
-def attempt(connect):
-    """`attempt(server, …)`: one try of the task; all of them share the store."""
-    store = StateStore()
+def service(connect):
+    """A service whose bot kills the worker that asks it while `kills` says so."""
 
-    def run(server, *, cleared=0, on_unknown="hold", content="We open at nine.", **connection):
-        connect(server.url, **{"max_retries": 0, "timeout": 0.3} | connection)
-        task = KnowledgeBotCreateTextSourceOperator(
-            task_id="add",
-            name="Hours",
-            collections="col_1",
-            content=content,
-            on_unknown=on_unknown,
-        )
-        instance = SimpleNamespace(max_tries=2 + cleared, task_id="add", map_index=-1)
-        return task.execute({"ti": instance, **run.context})
+    def answer(question):
+        if service.kills > 0:
+            service.kills -= 1
+            raise Killed
+        return "At nine."
 
-    run.context = {"task_state_store": store}
-
-    run.store = store
-    return run
-
-
-def killed_in_the_middle(attempt, server):
-    """End a try while it waits for its answer, as Airflow's `execution_timeout` does."""
-
-    def die(*arguments):
-        raise Killed
-
-    before = signal.signal(signal.SIGUSR1, die)
-    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGUSR1))
-    timer.start()
-    try:
-        with pytest.raises(Killed):
-            attempt(server, timeout=30)
-    finally:
-        timer.join()
-        signal.signal(signal.SIGUSR1, before)
-
-
-def test_a_retry_that_may_not_send_again_says_what_was_sent_and_when(attempt, scripted):
-    server = scripted(silence)
-    killed_in_the_middle(attempt, server)
-    said = r"\(name 'Hours', sent at 2\d{3}-\d\d-\d\d \d\d:\d\d:\d\d\+00:00\)"
-    for _ in range(2):  # a third try says the same
-        with pytest.raises(AirflowFailException, match=said):
-            attempt(server)
-    assert len(server.requests) == 1
-
-
-def test_a_person_who_was_warned_and_clears_the_task_sends_it(attempt, scripted):
-    server = scripted(silence, GOOD)
-    killed_in_the_middle(attempt, server)
-    # Cleared while it ran: nobody was warned yet.
-    with pytest.raises(AirflowFailException, match="clear the task"):
-        attempt(server, cleared=1)
-    assert len(server.requests) == 1
-    attempt(server, cleared=2)
-    assert len(server.requests) == 2
-
-
-def test_an_unknown_outcome_is_not_sent_again_until_a_person_clears_the_task(attempt, scripted):
-    server = scripted(silence, GOOD)
-    for _ in range(2):
-        with pytest.raises(AirflowFailException, match="clear the task"):
-            attempt(server)
-    assert len(server.requests) == 1
-    attempt(server, cleared=1)
-    assert len(server.requests) == 2
-
-
-def test_a_definite_refusal_leaves_no_intent(attempt, scripted):
-    server = scripted(answer(429), answer(402), GOOD)
-    with pytest.raises(RateLimitError):
-        attempt(server)
-    with pytest.raises(AirflowFailException):
-        attempt(server)
-    assert attempt.store == {}
-    attempt(server)
-
-
-def test_an_intent_holds_neither_key_nor_content(attempt, scripted):
-    killed_in_the_middle(attempt, scripted(silence))
-    assert KEY not in str(attempt.store)
-    assert "nine" not in str(attempt.store)
-
-
-# With idempotency ---------------------------------------------------------------------------------
-
-
-def keyed(*replies):
-    """Replies that a service gives that takes keys: each answer names the request's."""
-    left = list(replies)
-
-    def reply_to(received):
-        reply = left.pop(0) if len(left) > 1 else left[0]
-        if reply is silence:
-            return silence
-        status, body = reply
-        return answer(status, body, {"Idempotency-Key": received.headers["idempotency-key"]})
-
-    return reply_to
-
-
-CREATED = (200, {"value": SOURCE})
+    service = MemoryService(bots={"bot_guide": answer})
+    service.kills = 0
+    connect("https://service.test", max_retries=0)
+    with service.standing_in():
+        yield service
 
 
 @pytest.fixture
-def announcing(scripted):
-    def start(*replies, lifetime=604_800):
-        header = f"idempotency=1;lifetime={lifetime}"
-        pong = answer(body="pong", headers={"Knowledge-Bot-Extensions": header})
-        return scripted(reply_to=keyed(*replies), on_ping=pong)
-
-    return start
+def keyed(service):
+    """The same service, which takes keys of idempotency."""
+    service.extensions, service.announcement = {"idempotency"}, "idempotency=1;lifetime=604800"
+    return service
 
 
-def keys(server):
-    return [request.headers["idempotency-key"] for request in server.requests]
+@pytest.fixture
+def attempt(service):
+    """`attempt(…)`: one try of the task; all of them share the store."""
+
+    def run(*, cleared=0, on_unknown="hold", content="When do you open?"):
+        task = KnowledgeBotSendMessageOperator(
+            task_id="ask", bot_id="bot_guide", content=content, on_unknown=on_unknown
+        )
+        instance = SimpleNamespace(max_tries=2 + cleared, task_id="ask", map_index=-1)
+        return task.execute({"ti": instance, **run.context})
+
+    run.store = StateStore()
+    run.context = {"task_state_store": run.store}
+    return run
+
+
+def killed_in_the_middle(attempt, service):
+    service.kills = 1
+    with pytest.raises(Killed):
+        attempt()
+
+
+def keys(service):
+    return [request.headers["idempotency-key"] for request in service.requests]
+
+
+def test_a_retry_that_may_not_send_again_says_what_was_sent_and_when(attempt, service):
+    killed_in_the_middle(attempt, service)
+    said = r"\(content 'When do you open\?', sent at 2\d{3}-\d\d-\d\d \d\d:\d\d:\d\d\+00:00\)"
+    for _ in range(2):  # a third try says the same
+        with pytest.raises(AirflowFailException, match=said):
+            attempt()
+    assert len(service.requests) == 1
+
+
+def test_a_person_who_was_warned_and_clears_the_task_sends_it(attempt, service):
+    killed_in_the_middle(attempt, service)
+    # Cleared while it ran: nobody was warned yet.
+    with pytest.raises(AirflowFailException, match="clear the task"):
+        attempt(cleared=1)
+    assert len(service.requests) == 1
+    attempt(cleared=2)
+    assert len(service.requests) == 2
+
+
+def test_an_unknown_outcome_is_not_sent_again_until_a_person_clears_the_task(attempt, service):
+    service.time_out_next()
+    for _ in range(2):
+        with pytest.raises(AirflowFailException, match="clear the task"):
+            attempt()
+    assert len(service.requests) == 1
+    attempt(cleared=1)
+    assert len(service.requests) == 2
+
+
+def test_a_definite_refusal_leaves_no_intent(attempt, service):
+    service.fail_next(429)
+    service.fail_next(402)
+    with pytest.raises(RateLimitError):
+        attempt()
+    with pytest.raises(AirflowFailException):
+        attempt()
+    assert attempt.store == {}
+    attempt()
+
+
+def test_an_intent_holds_neither_key_nor_a_long_content(attempt, service):
+    service.kills = 1
+    with pytest.raises(Killed):
+        attempt(content=f"When do you open, {'please, ' * 20} and the secret is nine?")
+    assert KEY not in str(attempt.store)
+    assert "secret" not in str(attempt.store)
+
+
+# With idempotency ---------------------------------------------------------------------------------
 
 
 def age(attempt, by):
@@ -152,78 +127,86 @@ def age(attempt, by):
     intent["key"] = str(UUID(f"{born:012x}{intent['key'].replace('-', '')[12:]}"))
 
 
-def test_a_retry_of_a_killed_try_sends_the_same_key_and_is_green(attempt, announcing):
-    server = announcing(silence, CREATED)
-    killed_in_the_middle(attempt, server)
-    assert attempt(server)["id"] == SOURCE["id"]
-    first, second = keys(server)
+def test_a_retry_of_a_killed_try_sends_the_same_key_and_is_green(attempt, keyed):
+    killed_in_the_middle(attempt, keyed)
+    assert attempt()["answer"] == "At nine."
+    first, second = keys(keyed)
     assert first == second
     assert UUID(first).version == 7
-    attempt(server)  # finds the answer
-    attempt(server, cleared=1)
-    assert len(set(keys(server))) == 2
-    assert len(server.requests) == 3
+    attempt()  # finds the answer
+    attempt(cleared=1)
+    assert len(set(keys(keyed))) == 2
+    assert len(keyed.requests) == 3
 
 
-def test_an_unknown_outcome_is_left_to_the_next_try_which_sends_the_same_key(attempt, announcing):
-    server = announcing(silence, (500, b""), CREATED)
+def test_an_unknown_outcome_is_left_to_the_next_try_which_sends_the_same_key(attempt, keyed):
+    keyed.time_out_next(acts=True)
+    keyed.fail_next(500)
     for _ in range(2):
         with pytest.raises(AirflowException) as caught:
-            attempt(server)
+            attempt()
         assert not isinstance(caught.value, AirflowFailException)
-    attempt(server)
-    assert len(set(keys(server))) == 1
+    attempt()
+    assert len(set(keys(keyed))) == 1
+    assert len(keyed.conversations) == 1
+
+
+def test_an_unknown_outcome_that_only_a_person_can_change_ends_the_tries(attempt, keyed):
+    keyed.fail_next(501)
+    with pytest.raises(AirflowFailException, match="501"):
+        attempt()
+    attempt(cleared=1)
+    assert len(set(keys(keyed))) == 1  # it may have arrived all the same
 
 
 @pytest.mark.parametrize("status", [401, 409, 429, 503])
-def test_a_refusal_after_a_killed_try_does_not_forget_the_key(attempt, announcing, status):
-    body = {"code": "idempotency_key_in_use" if status == 409 else "no", "message": "Not now."}
-    server = announcing(silence, (status, body), CREATED)
-    killed_in_the_middle(attempt, server)
+def test_a_refusal_after_a_killed_try_does_not_forget_the_key(attempt, keyed, status):
+    killed_in_the_middle(attempt, keyed)
+    keyed.fail_next(status, code="idempotency_key_in_use" if status == 409 else "no")
     with pytest.raises((AirflowException, KnowledgeBotError)):
-        attempt(server)
-    attempt(server, cleared=status == 401)
-    assert len(set(keys(server))) == 1
+        attempt()
+    attempt(cleared=status == 401)
+    assert len(set(keys(keyed))) == 1
 
 
-def test_a_task_that_is_cleared_while_its_request_is_open_finishes_that_one(attempt, announcing):
-    server = announcing(silence, CREATED)
-    killed_in_the_middle(attempt, server)
-    attempt(server, cleared=1)
-    assert len(set(keys(server))) == 1
+def test_a_task_that_is_cleared_while_its_request_is_open_finishes_that_one(attempt, keyed):
+    killed_in_the_middle(attempt, keyed)
+    attempt(cleared=1)
+    assert len(set(keys(keyed))) == 1
 
 
-def test_a_retry_that_would_send_something_else_fails_and_is_sent_once_cleared(attempt, announcing):
-    reused = {"code": "idempotency_key_reused", "message": "It was another request."}
-    server = announcing(silence, (422, reused), CREATED)
-    killed_in_the_middle(attempt, server)
+def test_a_retry_that_would_send_something_else_fails_and_is_sent_once_cleared(attempt, keyed):
+    keyed.lose_next_answer()
+    with pytest.raises(AirflowException):
+        attempt()
     with pytest.raises(AirflowFailException, match="422"):
-        attempt(server, content="We open at ten.")
-    attempt(server, content="We open at ten.", cleared=1)
-    first, second, third = keys(server)
+        attempt(content="When do you close?")
+    attempt(content="When do you close?", cleared=1)
+    first, second, third = keys(keyed)
     assert first == second != third
 
 
 @pytest.mark.parametrize("on_unknown", ["hold", "resend"])
-def test_past_its_lifetime_a_key_says_nothing(attempt, announcing, on_unknown):
-    server = announcing(silence, CREATED, lifetime=3600)
-    killed_in_the_middle(attempt, server)
+def test_past_its_lifetime_a_key_says_nothing(attempt, keyed, on_unknown):
+    keyed.announcement = "idempotency=1;lifetime=3600"
+    killed_in_the_middle(attempt, keyed)
     age(attempt, timedelta(hours=1))
     if on_unknown == "hold":
         with pytest.raises(AirflowFailException):
-            attempt(server)
-        assert len(server.requests) == 1
-        attempt(server, cleared=1)
+            attempt()
+        assert len(keyed.requests) == 1
+        attempt(cleared=1)
     else:
-        attempt(server, on_unknown="resend")
-    first, second = keys(server)
+        attempt(on_unknown="resend")
+    first, second = keys(keyed)
     assert first != second
 
 
-def test_a_service_that_takes_keys_no_more_is_held_as_before(attempt, announcing, scripted):
-    killed_in_the_middle(attempt, announcing(silence))
+def test_a_service_that_takes_keys_no_more_is_held_as_before(attempt, keyed):
+    killed_in_the_middle(attempt, keyed)
+    keyed.extensions, keyed.announcement = frozenset(), ""
     with pytest.raises(AirflowFailException):
-        attempt(scripted(GOOD))
+        attempt()
 
 
 def without_store(run_id="r", start=None):
@@ -231,16 +214,16 @@ def without_store(run_id="r", start=None):
     return {"dag_run": SimpleNamespace(dag_id="d", run_id=run_id, start_date=start)}
 
 
-def test_without_a_store_each_try_makes_the_same_key_until_the_task_is_cleared(attempt, announcing):
+def test_without_a_store_each_try_makes_the_same_key_until_the_task_is_cleared(attempt, keyed):
     attempt.context = without_store()
-    server = announcing(silence, CREATED)
+    keyed.time_out_next()
     with pytest.raises(AirflowException):
-        attempt(server)
-    attempt(server)
-    attempt(server, cleared=1)
+        attempt()
+    attempt()
+    attempt(cleared=1)
     attempt.context = without_store("of the next night")
-    attempt(server)
-    first, second, cleared, other = keys(server)
+    attempt()
+    first, second, cleared, other = keys(keyed)
     assert first == second
     assert len({first, cleared, other}) == 3
     key = UUID(first)
@@ -248,11 +231,11 @@ def test_without_a_store_each_try_makes_the_same_key_until_the_task_is_cleared(a
     assert time.time() - (key.int >> 80) / 1000 == pytest.approx(180, abs=60)
 
 
-def test_without_a_store_a_run_older_than_the_lifetime_has_no_such_key(attempt, announcing):
+def test_without_a_store_a_run_older_than_the_lifetime_has_no_such_key(attempt, keyed):
     attempt.context = without_store(start=datetime.now(UTC) - timedelta(days=8))
-    server = announcing(silence, CREATED)
+    keyed.time_out_next()
     with pytest.raises(AirflowFailException):
-        attempt(server)
-    attempt(server)
-    first, second = keys(server)  # the client's own, one for each call
+        attempt()
+    attempt()
+    first, second = keys(keyed)  # the client's own, one for each call
     assert first != second

@@ -16,8 +16,7 @@ from airflow_knowledge_bot.operators import (
 )
 from airflow_knowledge_bot.results import RunCounts
 from in_process import OnAPort
-from knowledge_bot import Client, UnsupportedError
-from knowledge_bot._endpoints import Endpoints
+from knowledge_bot import Client
 from knowledge_bot.ingest import Ledger, Report, Text, ingest
 from page_server import answer as page_answer
 from page_server import serving
@@ -237,7 +236,7 @@ def test_a_function_removes_what_is_gone_with_what_it_asks_airflow_for(
 @pytest.mark.parametrize(
     ("option", "expected"),
     [
-        ({"prune": "{{ 'often' }}"}, "'prune' is true, false, 'excluded' or 'ask', "),
+        ({"prune": "{{ 'often' }}"}, "'prune' is true, false or 'excluded', "),
         ({"wait_ready": "{{ 'soon' }}"}, "number"),
     ],
 )
@@ -271,41 +270,3 @@ def test_what_a_killed_try_replaced_counts_as_that(service, scripted, ledger, re
     total = RunCounts({"ti": run}, known, route).total(Report())
     assert (total.created, total.replaced) == (sent.created, sent.replaced)
     assert (total.created, total.replaced) == ((1, 2) if replaces else (3, 0))
-
-
-# The hook -----------------------------------------------------------------------------------------
-
-
-def test_the_hook_has_the_endpoints_of_sources(service, tmp_path):
-    hook = KnowledgeBotHook()
-    assert hook.extensions()["sources"]["manage"] is True
-    made = hook.create_text_source("Ferry", "The ferry leaves at ten.")
-    service.wait_until_ready()
-    found = hook.get_source(made["id"])
-    assert found["ready_revision"] == found["revision"] == made["revision"]
-    assert hook.list_sources(name="Ferry", status=["ready"], collection=["col_1"]) == [found]
-    (passage,) = hook.search("When does the ferry leave?", collections=["col_1"])
-    assert (passage["source_id"], passage["text"]) == (made["id"], "The ferry leaves at ten.")
-    assert hook.get_passage(passage["id"])["text"] == passage["text"]
-    (tmp_path / "ferry.txt").write_text("The ferry leaves at noon.")
-    hook.replace_source(
-        made["id"], "Ferry", collections=["col_1"], file=str(tmp_path / "ferry.txt")
-    )
-    service.wait_until_ready()
-    assert "noon" in hook.send_message("When does the ferry leave?")["answer"]
-    assert hook.replace_source(made["id"], "Boat")["name"] == "Boat"
-    for _ in range(2):
-        hook.delete_source(made["id"])
-    assert hook.list_sources() == []
-
-
-def test_the_hook_has_each_endpoint_of_the_client():
-    endpoints = {name for name in vars(Endpoints) if not name.startswith("_")}
-    assert endpoints - set(dir(KnowledgeBotHook)) == set()
-
-
-def test_the_hook_says_so_where_there_are_no_such_endpoints(good):
-    with pytest.raises(UnsupportedError, match="'sources'"):
-        KnowledgeBotHook().get_source("src_1")
-    assert KnowledgeBotHook().extensions() == {}
-    assert good.requests == []

@@ -1,6 +1,5 @@
 """What OpenLineage gets of a task."""
 
-import json
 from types import SimpleNamespace
 
 import pytest
@@ -14,8 +13,6 @@ from airflow_knowledge_bot.operators import (
     KnowledgeBotUploadSourceOperator,
 )
 from answering_bot import OPENING, PARKING, TaskInstance
-from calls import SOURCE
-from scripted_server import answer
 
 pytest.importorskip("airflow.providers.openlineage", reason="Airflow's OpenLineage provider")
 
@@ -29,12 +26,11 @@ def lineage_of(operator):
     ]
 
 
-def test_a_source_s_lineage_goes_from_where_it_was_to_its_collections(connect, scripted, tmp_path):
-    server = scripted(answer(body={"value": SOURCE}))
-    connect(server.url)
+@pytest.mark.usefixtures("good")
+def test_a_source_s_lineage_goes_from_where_it_was_to_its_collections(tmp_path):
     file = tmp_path / "tides #1?.txt"
     file.write_text("High tide is at 6:12.")
-    collection = (f"knowledgebot://127.0.0.1:{server.port}", "col_1")
+    collection = ("knowledgebot://service.test", "col_1")
     given = {"task_id": "add", "name": "n", "collections": "col_1"}
 
     page = KnowledgeBotCreateWebpageSourceOperator(
@@ -52,13 +48,8 @@ def test_a_source_s_lineage_goes_from_where_it_was_to_its_collections(connect, s
     assert lineage_of(text) == [[], [collection]]
 
 
-def test_an_ingestion_s_lineage_begins_where_its_items_were(
-    connect, scripted, tmp_path, monkeypatch
-):
-    server = scripted(answer(body={"value": SOURCE}))
-    connect(server.url)
-    ledger = {"conn_type": "sqlite", "host": f"{tmp_path}/ledger.db"}
-    monkeypatch.setenv("AIRFLOW_CONN_LEDGER", json.dumps(ledger))
+@pytest.mark.usefixtures("good", "ledger")
+def test_an_ingestion_s_lineage_begins_where_its_items_were(tmp_path):
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "tides.txt").write_text("High tide is at 6:12.")
     ingest = KnowledgeBotIngestOperator(
@@ -67,7 +58,7 @@ def test_an_ingestion_s_lineage_begins_where_its_items_were(
         collections="col_1",
         ledger_conn_id="ledger",
     )
-    collection = (f"knowledgebot://127.0.0.1:{server.port}", "col_1")
+    collection = ("knowledgebot://service.test", "col_1")
     assert lineage_of(ingest) == [[("file", f"{tmp_path}/docs")], [collection]]
 
 

@@ -1,7 +1,10 @@
-"""What the operators send and hand on, what cannot be sent, and what may be tried again."""
+"""What the operators of one request send and hand on, and what becomes of what fails."""
 
+import tracemalloc
 from pathlib import Path
+from types import SimpleNamespace
 
+import airflow.sdk
 import pytest
 from airflow.sdk import ObjectStoragePath
 
@@ -15,41 +18,48 @@ from airflow_knowledge_bot.operators import (
     KnowledgeBotUploadSourceOperator,
 )
 from airflow_knowledge_bot.sensors import KnowledgeBotAnswerSensor, KnowledgeBotPingSensor
-from calls import KEY, MESSAGE, SOURCE
-from scripted_server import answer, close, silence
+from calls import KEY, SOURCE
+from knowledge_bot import KnowledgeBotError
+from scripted_server import answer
 
-OPERATORS = [
-    KnowledgeBotCreateTextSourceOperator,
-    KnowledgeBotCreateWebpageSourceOperator,
-    KnowledgeBotSendMessageOperator,
-    KnowledgeBotUploadSourceOperator,
-]
+# Of each operator of one request, parameters that can be sent.
+GIVEN = {
+    KnowledgeBotCreateTextSourceOperator: {
+        "name": "Hours",
+        "collections": "col_house",
+        "content": "We open at nine.",
+    },
+    KnowledgeBotCreateWebpageSourceOperator: {
+        "name": "Hours",
+        "collections": ["col_a", "col_b"],
+        "url": "https://page.example/hours",
+        "headers": {"Accept-Language": "de"},
+    },
+    KnowledgeBotUploadSourceOperator: {
+        "name": "Hours",
+        "collections": "col_house",
+        "file": __file__,
+        "filename": "hours.txt",
+    },
+    KnowledgeBotSendMessageOperator: {
+        "bot_id": "bot_guide",
+        "content": "When do you open?",
+        "conversation_id": None,
+    },
+}
+TEXT, PAGE, UPLOAD, MESSAGE = GIVEN
 ALL = [
-    *OPERATORS,
+    *GIVEN,
     KnowledgeBotAnswerSensor,
     KnowledgeBotCheckOperator,
     KnowledgeBotIngestOperator,
     KnowledgeBotPingSensor,
 ]
+OPERATORS = pytest.mark.parametrize("operator", GIVEN, ids=lambda each: each.__name__)
 
 
-def text(**changes):
-    given = {"name": "Hours", "collections": "col_house", "content": "We open at nine."} | changes
-    return KnowledgeBotCreateTextSourceOperator(task_id="add_text", **given)
-
-
-def page(**changes):
-    given = {"name": "Hours", "url": "https://page.example/hours"} | changes
-    return KnowledgeBotCreateWebpageSourceOperator(task_id="add_page", **given)
-
-
-def upload(**changes):
-    return KnowledgeBotUploadSourceOperator(task_id="upload", **{"name": "Hours"} | changes)
-
-
-def question(**changes):
-    given = {"bot_id": "bot_guide", "content": "When do you open?"} | changes
-    return KnowledgeBotSendMessageOperator(task_id="ask", **given)
+def task(operator, **changes):
+    return operator(task_id="task", **GIVEN[operator] | changes)
 
 
 def rendered(operator, **context):
@@ -57,26 +67,54 @@ def rendered(operator, **context):
     return operator
 
 
-@pytest.mark.parametrize("kind", [str, Path, lambda p: f"file://{p}", ObjectStoragePath])
-def test_a_file_may_be_a_path_an_address_or_an_object(connect, scripted, tmp_path, kind):
-    server = scripted(answer(body={"value": SOURCE}))
-    connect(server.url, default_collection_id="col_house")
+# What is sent, and handed on ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("operator", "path", "sent"),
+    [
+        (TEXT, "/sources/write", {"collections": ["col_house"]}),
+        (PAGE, "/sources/webpage", {"headers": [{"name": "Accept-Language", "value": "de"}]}),
+        (UPLOAD, "/sources/upload", {"name": "Hours", "collections": ["col_house"]}),
+        (MESSAGE, "/messages", {"bot_id": "bot_guide", "content": "When do you open?"}),
+    ],
+)
+def test_what_is_sent_is_what_the_task_was_given(good, operator, path, sent):
+    result = task(operator).execute({})
+    (request,) = good.requests
+    assert request.path == path
+    given = {key: value for key, value in GIVEN[operator].items() if key in request.value}
+    assert request.value == given | sent
+    message = {"id", "answer", "conversation_id", "created_at"}
+    assert set(result) == (message if operator is MESSAGE else set(SOURCE))
+
+
+def test_the_connection_gives_the_bot_and_the_collection_that_a_task_names_not(connected):
+    task(PAGE, collections=None).execute({})
+    task(MESSAGE, bot_id=None).execute({})
+    assert connected.requests[0].value["collections"] == ["col_house"]
+    assert connected.requests[1].value["bot_id"] == "bot_guide"
+
+
+def test_only_documented_fields_go_to_xcom(connect, scripted):
+    more = SOURCE | {"secret": "x", "collections": [{"id": "col_1", "name": "H", "more": 1}]}
+    connect(scripted(answer(body={"value": more})).url)
+    assert task(TEXT).execute({}) == SOURCE | {"collections": [{"id": "col_1", "name": "H"}]}
+
+
+@pytest.mark.parametrize("kind", [str, Path, "file://{}".format, ObjectStoragePath])
+def test_a_file_may_be_a_path_an_address_or_an_object(good, tmp_path, kind):
     file = tmp_path / "tides.txt"
     file.write_bytes(b"High tide is at 6:12.")
-    upload(file=kind(file)).execute({})
-    body = server.requests[0].body
-    assert b'filename="tides.txt"' in body
-    assert b"High tide is at 6:12." in body
+    task(UPLOAD, file=kind(file), filename=None).execute({})
+    assert good.requests[0].file == ("tides.txt", b"High tide is at 6:12.")
 
 
 def test_a_large_object_is_streamed(connect, scripted, tmp_path):
-    import tracemalloc
-
-    server = scripted(answer(body={"value": SOURCE}), keep_bodies=False)
-    connect(server.url, default_collection_id="col_house")
+    connect(scripted(answer(body={"value": SOURCE}), keep_bodies=False).url)
     file = tmp_path / "large.txt"
     file.write_bytes(b"What is loaded by the first call is not of this file.")
-    operator = upload(file=f"file://{file}", filename="other.txt")
+    operator = task(UPLOAD, file=f"file://{file}")
     operator.execute({})
     with file.open("wb") as stream:
         stream.truncate(48 * 1024 * 1024)
@@ -87,44 +125,13 @@ def test_a_large_object_is_streamed(connect, scripted, tmp_path):
     assert peak < 24 * 1024 * 1024
 
 
-def test_what_is_sent_is_what_the_task_was_given(connect, scripted):
-    server = scripted(answer(body={"value": SOURCE}))
-    connect(server.url)
-    page(collections=["col_a", "col_b"], headers={"Accept-Language": "de"}).execute({})
-    (request,) = server.requests
-    assert request.path == "/public/v1/sources/webpage"
-    assert request.json() == {
-        "value": {
-            "name": "Hours",
-            "collections": ["col_a", "col_b"],
-            "url": "https://page.example/hours",
-            "headers": [{"name": "Accept-Language", "value": "de"}],
-        }
-    }
-
-
-def test_the_connection_gives_the_bot_and_the_collection_that_a_task_names_not(connect, scripted):
-    server = scripted(answer(body={"value": SOURCE}), answer(body={"value": MESSAGE}))
-    connect(server.url, default_bot_id="bot_d", default_collection_id="col_d")
-    page().execute({})
-    question(bot_id=None).execute({})
-    assert server.requests[0].json()["value"]["collections"] == ["col_d"]
-    assert server.requests[1].json()["value"]["bot_id"] == "bot_d"
-
-
-def test_only_documented_fields_go_to_xcom(connect, scripted):
-    more = SOURCE | {"secret": "x", "collections": [{"id": "col_1", "name": "H", "more": 1}]}
-    connect(scripted(answer(body={"value": more})).url)
-    assert text().execute({}) == SOURCE | {"collections": [{"id": "col_1", "name": "H"}]}
-
-
-def test_every_string_parameter_is_a_template(connect, scripted):
-    server = scripted(answer(body={"value": MESSAGE}))
-    connect(server.url)
-    operator = question(bot_id="bot_{{ it }}", content="{{ it }}?", conversation_id="conv_{{ it }}")
-    rendered(operator, it="x1").execute({})
-    assert server.requests[0].json()["value"] == {
-        "bot_id": "bot_x1",
+def test_every_string_parameter_is_a_template(good):
+    good.conversations["conv_x1"] = []
+    given = {"content": "{{ it }}?", "conversation_id": "conv_{{ it }}"}
+    operator = task(MESSAGE, bot_id="bot_{{ who }}", **given)
+    rendered(operator, it="x1", who="guide").execute({})
+    assert good.requests[0].value == {
+        "bot_id": "bot_guide",
         "content": "x1?",
         "conversation_id": "conv_x1",
     }
@@ -134,7 +141,7 @@ def test_a_template_s_end_is_not_taken_for_a_file_name():
     # Airflow reads strings that end in a `template_ext` as files: a page's address is none.
     for operator in ALL:
         assert operator.template_ext == ()
-    assert rendered(text(content="See notes.md")).content == "See notes.md"
+    assert rendered(task(TEXT, content="See notes.md")).content == "See notes.md"
 
 
 @pytest.mark.parametrize("operator", ALL)
@@ -143,90 +150,144 @@ def test_renderers_are_for_template_fields(operator):
     assert "knowledge_bot_conn_id" in operator.template_fields
 
 
-@pytest.mark.parametrize(
-    ("operator", "parameter"),
-    [
-        (text(content="{{ nothing }}"), "content"),
-        (text(name=" "), "name"),
-        (text(collections=[]), "collections"),
-        (text(collections=["col_house", "{{ nothing }}"]), "collections"),
-        (page(url="{{ nothing }}"), "url"),
-        (question(bot_id="{{ nothing }}"), "bot_id"),
-        (upload(file="{{ nothing }}"), "file"),
-    ],
-)
-def test_a_value_that_renders_empty_is_named_and_nothing_is_sent(
-    connect, scripted, operator, parameter
-):
-    server = scripted(answer(body={"value": SOURCE}))
-    connect(server.url, default_collection_id="col_house")
-    with pytest.raises(AirflowFailException, match=f"'{parameter}' is empty once it is rendered"):
-        rendered(operator, nothing="").execute({})
-    assert server.requests == []
+# What cannot be sent ------------------------------------------------------------------------------
+
+FIELDS = [(operator, name) for operator, given in GIVEN.items() for name in given]
+MAY_BE_EMPTY = {"headers", "filename", "conversation_id", None}
 
 
-@pytest.mark.parametrize(
-    ("operator", "parameter"),
-    [
-        (question(bot_id="col_1"), "bot_id"),
-        (question(content=7), "content"),
-        (page(url="no-address", collections="col_1"), "url"),
-    ],
-)
-def test_a_value_that_cannot_be_sent_is_named(connect, operator, parameter):
-    connect("https://svc.example")
-    with pytest.raises(AirflowFailException, match=f"{parameter}: "):
-        operator.execute({})
-
-
-@pytest.mark.parametrize("form", ["{}", "file://{}"])
-def test_a_file_that_is_gone_fails_for_good_and_is_named(good, tmp_path, form):
-    gone = tmp_path / "gone.txt"
-    with pytest.raises(AirflowFailException, match=r"file.*No such file.*gone\.txt"):
-        upload(file=form.format(gone), collections="col_house").execute({})
+@pytest.mark.parametrize(("operator", "name"), FIELDS)
+def test_a_parameter_that_is_empty_or_no_text_is_named_and_nothing_is_sent(good, operator, name):
+    values = (7, {}, []) if name in MAY_BE_EMPTY else (None, 7, {}, [], " ", "{{ nothing }}")
+    for value in values:
+        if (name, value) == ("headers", {}) or (name, value) == ("headers", []):
+            continue  # none
+        broken = rendered(task(operator, **{name: value}), nothing="")
+        with pytest.raises(AirflowFailException, match=name):
+            broken.execute({})
     assert good.requests == []
 
 
-def test_storage_that_nothing_is_installed_for_is_named(connect):
-    connect("https://svc.example", default_collection_id="col_house")
-    with pytest.raises(AirflowFailException, match=r"'file' cannot be read: .*nosuch://bucket/key"):
-        upload(file="nosuch://bucket/key").execute({})
+@pytest.mark.parametrize(
+    ("operator", "given", "said"),
+    [
+        (TEXT, {"collections": ["col_house", " "]}, "'collections' is empty once it is rendered"),
+        (MESSAGE, {"bot_id": "col_1"}, "bot_id: "),
+        (PAGE, {"url": "no-address"}, "url: "),
+        (UPLOAD, {"file": "nosuch://bucket/key"}, "'file' cannot be read: .*nosuch://bucket/key"),
+        (UPLOAD, {"file": "/nowhere/gone.txt"}, r"file.*No such file.*gone\.txt"),
+        (UPLOAD, {"file": "file:///nowhere/gone.txt"}, r"file.*No such file.*gone\.txt"),
+        (TEXT, {"knowledge_bot_conn_id": "none_such"}, "'knowledge_bot_conn_id'.*'none_such'"),
+        (TEXT, {"knowledge_bot_conn_id": " "}, "'knowledge_bot_conn_id' is empty"),
+    ],
+)
+def test_what_cannot_be_sent_is_named_and_nothing_is_sent(good, operator, given, said):
+    with pytest.raises(AirflowFailException, match=said):
+        task(operator, **given).execute({})
+    assert good.requests == []
 
 
 # Failures -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("conn_id", ["none_such", " "])
-def test_a_connection_that_is_missing_is_named(conn_id):
-    with pytest.raises(AirflowFailException, match=f"'knowledge_bot_conn_id'.*'{conn_id}'"):
-        text(knowledge_bot_conn_id=conn_id).execute({})
+@pytest.mark.parametrize(
+    ("status", "said"), [(401, "401.*connection 'knowledge_bot_default'"), (404, "404")]
+)
+def test_a_refusal_fails_for_good_and_says_where_to_look(good, status, said):
+    good.fail_next(status)
+    with pytest.raises(AirflowFailException, match=said):
+        task(TEXT).execute({})
 
 
-def test_a_wrong_key_fails_for_good_and_names_the_connection(connected, connect):
-    connect(connected.base_url, password="not-the-right-key")
-    with pytest.raises(AirflowFailException, match=r"401.*connection 'knowledge_bot_default'"):
-        text().execute({})
+LOST = {
+    "too late": lambda service: service.time_out_next(),
+    "lost": lambda service: service.lose_next_answer(),
+    "500": lambda service: service.fail_next(500),
+    "unreadable": lambda service: service.answer_next(200, b"{"),
+    "302": lambda service: service.answer_next(302, headers={"Location": "/"}),
+}
 
 
-def test_a_wrong_base_url_fails_for_good(connected, connect):
-    connect(connected.base_url.replace("/public/v1", "/nowhere/v1"))
-    with pytest.raises(AirflowFailException, match="404"):
-        text().execute({})
+@pytest.mark.parametrize("lost", LOST.values(), ids=LOST)
+@OPERATORS
+def test_a_post_that_may_have_arrived_is_not_sent_again(good, operator, lost):
+    lost(good)
+    with pytest.raises(AirflowFailException) as caught:
+        task(operator).execute({})
+    assert len(good.requests) == 1
+    assert KEY not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    "reply",
-    [silence, close, answer(500), answer(200, b"{"), answer(302, headers={"Location": "/"})],
-    ids=["silence", "close", "500", "200 unreadable", "302"],
+    ("status", "on_unknown", "is_tried_again"),
+    [
+        *((status, "resend", False) for status in (400, 401, 402, 403, 404, 409, 413, 501, 505)),
+        *((status, "hold", True) for status in (408, 425, 429, 503)),
+        *((status, "hold", False) for status in (500, 502, 504)),
+        *((status, "resend", True) for status in (500, 502, 504)),
+    ],
 )
-@pytest.mark.parametrize("kind", ["text", "upload", "question"])
-def test_a_post_that_may_have_arrived_is_not_sent_again(connect, scripted, tmp_path, reply, kind):
-    server = scripted(reply)
-    connect(server.url, timeout=0.5 if reply is silence else 30, default_collection_id="col_house")
-    file = tmp_path / "tides.txt"
-    file.write_text("High tide is at 6:12.")
-    operator = {"text": text(), "upload": upload(file=str(file)), "question": question()}[kind]
-    with pytest.raises(AirflowFailException) as caught:
-        operator.execute({})
-    assert len(server.requests) == 1
-    assert KEY not in str(caught.value)
+@OPERATORS
+def test_airflow_tries_again_what_cannot_have_arrived_and_may_pass(
+    good, operator, status, on_unknown, is_tried_again
+):
+    good.fail_next(status, retry_after=0 if status == 503 else None)  # which says that it waits
+    with pytest.raises(KnowledgeBotError if is_tried_again else AirflowFailException):
+        task(operator, on_unknown=on_unknown).execute({})
+    assert len(good.requests) == 1
+
+
+# In runs of a real worker -------------------------------------------------------------------------
+
+HEAD = "from airflow_knowledge_bot.operators import *\n---\n"
+
+
+def test_a_green_task_says_what_was_created_where_and_no_content(dags, connected):
+    done = dags.run(
+        dags.load(
+            f"""{HEAD}
+KnowledgeBotCreateTextSourceOperator(task_id="text", name="Hours", content="Open at nine.")
+KnowledgeBotSendMessageOperator(task_id="ask", content="When is high tide?")
+"""
+        )
+    )
+    assert done.state == "success", done.log[-3000:]
+    source, xcom = done.tasks["text"].xcom["id"], done.tasks["ask"].xcom
+    assert f"Created the source {source} 'Hours' in col_house at https://service.test" in done.log
+    (line,) = [one for one in done.log.splitlines() if "Created the message" in one]
+    assert (
+        f"{xcom['id']} to the bot bot_guide in the conversation {xcom['conversation_id']}" in line
+    )
+    assert "high tide" not in line.lower()
+    assert KEY not in done.log
+
+
+def test_a_try_that_leaves_an_unknown_outcome_to_the_next_says_that_it_may_be_twice(
+    dags, good, caplog
+):
+    good.lose_next_answer()
+    done = dags.run(
+        dags.load(
+            f"""{HEAD}
+KnowledgeBotCreateTextSourceOperator(
+    task_id="add", name="Hours", content="c", collections="col_1", on_unknown="resend",
+    retries=1, retry_delay=timedelta(0),
+)
+"""
+        )
+    )
+    assert (done.state, done.task.try_number) == ("success", 2)
+    text = caplog.text
+    assert "on_unknown='resend': the next try, if any, sends the request again" in text
+    assert "so its result may exist twice" in text
+    if hasattr(airflow.sdk, "NEVER_EXPIRE"):  # Airflow 3.1 and 3.2 keep nothing between tries
+        assert "on_unknown='resend': an earlier try may have sent the request" in text
+    assert KEY not in done.log + text
+
+
+def test_the_link_leads_to_the_service(good):
+    operator = task(TEXT)
+    (link,) = operator.operator_extra_links
+    assert link.get_link(operator, ti_key=None) == ""
+    operator.execute({"ti": SimpleNamespace(max_tries=0)})
+    assert link.get_link(operator, ti_key=None) == "https://service.test/"

@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 
 from airflow_knowledge_bot import operators, sensors
-from airflow_knowledge_bot._compat import AirflowFailException
 from airflow_knowledge_bot.hooks import KnowledgeBotHook
 from calls import KEY
 from in_process import OnAPort
-from knowledge_bot import Client, KnowledgeBotError
+from knowledge_bot import Client
 from knowledge_bot.ingest import Ledger, Text, ingest
-from scripted_server import answer, close
+from scripted_server import close
 
 pytestmark = pytest.mark.integration
 
@@ -78,30 +77,6 @@ def test_the_first_table_names_every_operator():
     for cls in CLASSES:
         if not hasattr(cls, "parameters"):  # that send one request: named by what it is
             assert f"`{cls.__name__}`" in first
-
-
-@pytest.mark.parametrize(
-    ("reply", "on_unknown", "may_be_tried_again"),
-    [
-        *((answer(status), "resend", False) for status in (400, 401, 402, 403, 404, 409, 413, 501)),
-        *((answer(status), "hold", True) for status in (408, 425, 429)),
-        (answer(503, headers={"Retry-After": "0"}), "hold", True),
-        *((lost, "hold", False) for lost in (close, answer(500), answer(502), answer(503))),
-        *((lost, "resend", True) for lost in (close, answer(500), answer(502), answer(503))),
-    ],
-)
-def test_what_turns_a_task_red_is_tried_again_as_its_table_says(
-    connect, scripted, reply, on_unknown, may_be_tried_again
-):
-    server = scripted(reply)
-    connect(server.url, max_retries=0)
-    text = operators.KnowledgeBotCreateTextSourceOperator(
-        task_id="text", name="a", content="a", collections="col_1", on_unknown=on_unknown
-    )
-    expected = KnowledgeBotError if may_be_tried_again else AirflowFailException
-    with pytest.raises(expected):
-        text.execute({})
-    assert len(server.requests) == 1
 
 
 def keys(value):
