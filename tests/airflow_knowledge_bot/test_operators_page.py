@@ -31,6 +31,12 @@ SOURCE, MESSAGE, SETTLED = (
 if find_spec("airflow.providers.common.ai") is None:
     del FILES["helped.py"]  # Airflow's common-ai provider, from 1.0 on, is newer than some Airflows
 ELSEWHERE = {"KnowledgeBotIngestOperator"}
+CREATING = (
+    operators.KnowledgeBotCreateTextSourceOperator,
+    operators.KnowledgeBotCreateWebpageSourceOperator,
+    operators.KnowledgeBotUploadSourceOperator,
+)
+CHECKING = (operators.KnowledgeBotCheckOperator, sensors.KnowledgeBotAnswerSensor)
 CLASSES = [getattr(operators, name) for name in operators.__all__ if name not in ELSEWHERE] + [
     cls for name, cls in vars(sensors).items() if name.endswith("Sensor") and "Bot" in name
 ]
@@ -47,6 +53,13 @@ def section(name):
     return text
 
 
+def shared(cls):
+    """Return the section whose table holds what several classes take."""
+    if issubclass(cls, CREATING):
+        return SECTIONS["Sources: a page, a text, a file"]
+    return SECTIONS["Checks"] if cls in CHECKING else ""
+
+
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
 def test_a_table_holds_every_parameter_its_default_and_whether_it_is_a_template(cls):
     taken = {
@@ -55,20 +68,20 @@ def test_a_table_holds_every_parameter_its_default_and_whether_it_is_a_template(
             "t" if name in cls.template_fields else "",
         )
         for name, each in inspect.signature(cls.__init__).parameters.items()
-        if name not in ("self", "kwargs", "context")
+        if name not in ("self", "kwargs")
     }
-    shown = {row[0].strip("`"): tuple(row[1:3]) for row in rows(section(cls.__name__))}
-    assert shown == taken
+    told = rows(shared(cls)) + rows(section(cls.__name__))
+    assert {row[0].strip("`"): tuple(row[1:3]) for row in told} == taken
 
 
-def test_a_table_holds_every_method_of_the_hook():
-    methods = {
-        name: list(inspect.signature(each).parameters)[1:]
-        for name, each in vars(KnowledgeBotHook).items()
-        if inspect.isfunction(each) and not name.startswith("_")
-    }
-    table = rows(section("KnowledgeBotHook"))
-    assert {row[0].strip("`"): re.findall(r"`(\w+)`", row[1]) for row in table} == methods
+def test_it_names_every_method_of_the_hook_and_what_the_connection_completes():
+    text = section("KnowledgeBotHook")
+    told = {row[0].strip("`"): re.findall(r"`(\w+)`", row[1]) for row in rows(text)}
+    methods = {name for name in dir(KnowledgeBotHook) if name in {*dir(Client), "get_async_conn"}}
+    public = {name for name in methods if not name.startswith("_")} | {"get_conn"}
+    assert public <= set(re.findall(r"`(\w+)`", text))
+    for name, arguments in told.items():
+        assert [*inspect.signature(getattr(KnowledgeBotHook, name)).parameters][1:] == arguments
 
 
 def test_the_first_table_names_every_operator():
