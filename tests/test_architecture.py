@@ -29,7 +29,6 @@ DOUBLE_NAMES = {
 }
 CIRCLES = [
     {"knowledge_bot", "knowledge_bot._client", "knowledge_bot._tracing"},
-    {f"knowledge_bot.ingest.sources.{name}" for name in ("_documents", "_fetching", "_pages")},
     {"airflow_knowledge_bot.operators.ingest", "airflow_knowledge_bot.results"},
     {
         f"airflow_knowledge_bot.{name}"

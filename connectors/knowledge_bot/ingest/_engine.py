@@ -22,7 +22,7 @@ from knowledge_bot.errors import APIError, ConfigurationError, Delivery, Knowled
 from knowledge_bot.ingest._afterwards import Afterwards, check_supported, sources_of
 from knowledge_bot.ingest._ledger import PrunePlan
 from knowledge_bot.ingest._limiter import TURNS_AHEAD, Limiter, RateLimiter, settles
-from knowledge_bot.ingest._listings import ListedFile, fingerprint_of
+from knowledge_bot.ingest._listings import ListedFile, version_of_file
 from knowledge_bot.ingest._plan import Job, Planned, Planner
 from knowledge_bot.ingest._reading import ItemReader
 from knowledge_bot.ingest._report import Counters, Kind, Outcome, Report, Stop, logger, stop_reason
@@ -550,11 +550,11 @@ class Run:
 
     async def _created(self, job: Job, source_id: str, revision: str | None) -> None:
         """Record that an item is a source now."""
-        before, changed = job.before, job.fingerprint is not None and self._store is not None
+        before, changed = job.before, job.stat is not None and self._store is not None
         known: dict[str, Any] = {"version": job.version}
         try:
             if changed:
-                changed = await asyncio.to_thread(fingerprint_of, job.place) != job.fingerprint
+                changed = await asyncio.to_thread(version_of_file, job.place) != job.stat
         finally:
             if changed:
                 # Nobody knows which content the service got, so the next run compares it again.

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
 
 from knowledge_bot._database import Connection
-from knowledge_bot.ingest._listings import DIGEST_SIZE, fingerprint
+from knowledge_bot.ingest._listings import DIGEST_SIZE, version_of_stat
 from knowledge_bot.ingest._store import (
     Row,
     State,
@@ -120,7 +120,7 @@ def _of_file(row: Row) -> Verdict:
     """Return whether a file is as it was sent, by its content if anything about it changed."""
     path = next(filter(os.path.isabs, (row.location or "", row.key)), "")
     try:
-        if fingerprint(os.stat(path)) == row.version:  # noqa: PTH116 - a `Path` costs more
+        if version_of_stat(os.stat(path)) == row.version:  # noqa: PTH116 - a `Path` costs more
             return "current"
         with open(path, "rb") as stream:  # noqa: PTH123 - as above
             digest = hashlib.file_digest(stream, "sha256").digest()[:DIGEST_SIZE]

@@ -655,8 +655,8 @@ def withdraw(connection: Connection, entries: Iterable[Entry]) -> list[Entry]:
         each
         for each in entries
         if connection.run(
-            "UPDATE kbot_items SET digest = ?, version = NULL, revision = revision + 1 WHERE id = ?"
-            " AND coalesce(source_id, '') = ? AND coalesce(gone_reason, '') = ?"
+            "UPDATE kbot_items SET digest = ?, version = NULL, generation = generation + 1"
+            " WHERE id = ? AND coalesce(source_id, '') = ? AND coalesce(gone_reason, '') = ?"
             " AND id NOT IN (SELECT id FROM kbot_claims)",
             CHANGED_THERE,
             bytes.fromhex(each.id),
@@ -686,10 +686,10 @@ def drop(connection: Connection, several: Iterable[Entry | SupersededSource]) ->
 def forget_unsent(connection: Connection, row: Row) -> None:
     """Forget an item of unknown outcome that the service turned out not to have."""
     connection.run(
-        "DELETE FROM kbot_items WHERE id = ? AND revision = ? "
+        "DELETE FROM kbot_items WHERE id = ? AND generation = ? "
         "AND id NOT IN (SELECT id FROM kbot_claims)",
         row.id,
-        row.revision,
+        row.generation,
     )
 
 
@@ -698,7 +698,7 @@ def forget_revision(connection: Connection, source: Entry | SupersededSource) ->
     there = "source_revision = NULL WHERE source_id = ? AND source_revision = ?"
     known = source.source_id, source.source_revision
     connection.run(f"UPDATE kbot_superseded SET {there}", *known)  # noqa: S608 - of ours
-    changed = "revision = revision + 1, version = NULL, digest = ?"
+    changed = "generation = generation + 1, version = NULL, digest = ?"
     connection.run(f"UPDATE kbot_items SET {changed}, {there}", CHANGED_THERE, *known)  # noqa: S608
 
 

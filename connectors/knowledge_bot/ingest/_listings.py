@@ -60,7 +60,7 @@ class Listing(NamedTuple):
 
     Attributes:
         keys: their keys, in the order in which the folder is read; anything for what is left out.
-        versions: the fingerprints.
+        versions: what stands for their contents, as `version_of_stat` returns it.
         item: makes the item of the file at a place in these lists.
     """
 
@@ -69,7 +69,7 @@ class Listing(NamedTuple):
     item: "Callable[[int], ListedFile | Skipped]"
 
 
-def fingerprint(status: os.stat_result) -> str:
+def version_of_stat(status: os.stat_result) -> str:
     """Return what stands for a file's content without reading it: size, times and inode.
 
     A change so soon after the last one that the file may keep its time may not show in it.
@@ -77,9 +77,9 @@ def fingerprint(status: os.stat_result) -> str:
     return f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino}"
 
 
-def fingerprint_of(path: str) -> str:
-    """Return the fingerprint of a file as it is now; empty if there is none."""
+def version_of_file(path: str) -> str:
+    """Return `version_of_stat` of a file as it is now; empty if there is none."""
     try:
-        return fingerprint(os.stat(path))  # noqa: PTH116 - a `Path` costs more than the call
+        return version_of_stat(os.stat(path))  # noqa: PTH116 - a `Path` costs more than the call
     except (OSError, ValueError):
         return ""

@@ -23,8 +23,8 @@ from knowledge_bot.ingest._listings import (
     ListedFile,
     Listing,
     Skipped,
-    fingerprint,
-    fingerprint_of,
+    version_of_file,
+    version_of_stat,
 )
 from knowledge_bot.ingest._report import Kind, Outcome
 from knowledge_bot.ingest._store import (
@@ -98,7 +98,7 @@ class Job:
         collections: where it goes.
         scope: the number of the service with these collections in the ledger.
         version: changes when the content does, and needs no reading; None if there is none.
-        fingerprint: of a file whose content is read when it is sent, at the time it was planned.
+        stat: what `version_of_stat` returned of a file whose content is read when it is sent.
         content: of a small file, as it was hashed.
         digest: the hash of its content.
         before: its row in the ledger; None if it is new.
@@ -121,7 +121,7 @@ class Job:
     collections: tuple[str, ...]
     scope: int = 0
     version: str | None = None
-    fingerprint: str | None = None
+    stat: str | None = None
     content: bytes | None = None
     digest: bytes = b""
     before: Row | None = None
@@ -209,7 +209,7 @@ class Job:
             version=self.version,
             source_name=None if renamed else row.source_called,
             run=run,
-            revision=row.revision + 1,
+            generation=row.generation + 1,
             updated_at=int(time.time()),
             gone_at=None,
             gone_reason=None,
@@ -355,7 +355,7 @@ class Planner:
     def _keep(self, job: Job, planned: Planned) -> None:
         """Let an item wait for the end of its origin; if too many do, all of them are new."""
         if job.content is not None:  # it is read again
-            job.content, job.fingerprint = None, fingerprint_of(job.place)
+            job.content, job.stat = None, version_of_file(job.place)
         self.waiting.append(job)
         if len(self.waiting) > _MOST_WAITING:
             self._contents, waiting, self.waiting = set(), self.waiting, []
@@ -486,7 +486,7 @@ class Planner:
         if given is None and kind == "text":
             return bool(item.digest() == digest)
         if given is None and kind == "file":
-            given = fingerprint_of(item.path)
+            given = version_of_file(item.path)
         return given is not None and given == version
 
     def _look_up(self, jobs: list[Job], planned: Planned, *, share: bool) -> list[Job]:
@@ -571,23 +571,23 @@ class Planner:
             raise _UnusableItemError("skipped", f"{job.place} is empty")
         if self._store is not None and self._store.is_ledger_file(job.place):
             raise _UnusableItemError("skipped", "it is the ledger of this run")
-        found = fingerprint(status)
+        found = version_of_stat(status)
         settled = now - status.st_mtime > _SETTLED and now - status.st_ctime > _SETTLED
         if job.version is None and settled:
             job.version = found
         if self._knows(job):
-            job.fingerprint = found
+            job.stat = found
             return
         with open(job.place, "rb", buffering=0) as stream:  # noqa: PTH123 - as above
             if status.st_size > _SMALL:
                 _refuse_ledger(stream.read(_SMALL), job.place)
                 stream.seek(0)
                 job.digest = hashlib.file_digest(stream, "sha256").digest()[:DIGEST_SIZE]
-                job.fingerprint = found
+                job.stat = found
                 return
             content = stream.readall()
             _refuse_ledger(content, job.place)
-            same = fingerprint(os.fstat(stream.fileno())) == found
+            same = version_of_stat(os.fstat(stream.fileno())) == found
         job.digest = hashlib.sha256(content).digest()[:DIGEST_SIZE]
         if len(content) <= planned.room and content:
             planned.room -= len(content)
@@ -595,7 +595,7 @@ class Planner:
             if not same and job.item.version is None:
                 job.version = None  # it was written to meanwhile
         else:
-            job.fingerprint = found
+            job.stat = found
 
     def _decide(self, job: Job, planned: Planned, *, comes_twice: bool) -> None:
         row, store = job.before, self._store
@@ -628,7 +628,7 @@ class Planner:
                 gone_reason=None,
             )
             if right != row:
-                planned.rows.append(right._replace(revision=row.revision + 1))
+                planned.rows.append(right._replace(generation=row.generation + 1))
         else:
             self._append(job, planned)
 

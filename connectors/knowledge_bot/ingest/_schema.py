@@ -73,7 +73,7 @@ CREATE TABLE kbot_items (         -- what became of each item
     ready_at BIGINT,              -- ... and when the service answered from it
     idempotency_key TEXT,         -- of the attempt whose outcome is unknown, as in a claim
     run BIGINT NOT NULL,          -- the run that wrote the row last
-    revision INTEGER NOT NULL,    -- writing compares and swaps it
+    generation INTEGER NOT NULL,  -- writing compares and swaps it
     attempts INTEGER NOT NULL,
     error TEXT,
     updated_at BIGINT NOT NULL,

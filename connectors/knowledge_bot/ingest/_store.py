@@ -79,7 +79,7 @@ class Row(NamedTuple):
     ready_at: int | None
     idempotency_key: str | None
     run: int
-    revision: int
+    generation: int
     attempts: int
     error: str | None
     updated_at: int
@@ -98,7 +98,7 @@ class Row(NamedTuple):
             **of_item,
             state=State.CLAIMED,
             source_name=None if self.source_id is None else self.source_called,
-            revision=self.revision + 1,
+            generation=self.generation + 1,
             attempts=self.attempts + 1,
             error=None,
             updated_at=int(time.time()),
@@ -120,8 +120,10 @@ class Row(NamedTuple):
             known = {**of_source, "error": None, **known}
         if state is not State.UNKNOWN:
             known["idempotency_key"] = None
-        revision = self.revision + (self.state != State.CLAIMED)  # a claim has counted already
-        return self._replace(state=state, revision=revision, updated_at=int(time.time()), **known)
+        generation = self.generation + (self.state != State.CLAIMED)  # a claim has counted already
+        return self._replace(
+            state=state, generation=generation, updated_at=int(time.time()), **known
+        )
 
 
 # What is known of a source, and not of a newer one that takes its place.
@@ -178,7 +180,7 @@ _HELD = f"""
         CASE WHEN item.source_id IS NOT NULL
             THEN coalesce(item.source_name, item.name, item.key) END,
         item.source_revision, item.ready_at, claim.idempotency_key, claim.run,
-        coalesce(item.revision, 0) + 1, coalesce(item.attempts, 0) + 1,
+        coalesce(item.generation, 0) + 1, coalesce(item.attempts, 0) + 1,
         CASE WHEN claim.run IN ({{dead}}) THEN '{DIED}' END,
         claim.claimed_at, NULL, NULL, coalesce(item.number, 0)
     FROM kbot_claims AS claim LEFT JOIN kbot_items AS item ON item.id = claim.id
@@ -189,7 +191,7 @@ _WRITE = f"""
     VALUES {{rows}}
     ON CONFLICT (id) DO UPDATE SET
         {", ".join(f"{name} = excluded.{name}" for name in Row._fields[1:-1])}
-    WHERE kbot_items.revision = excluded.revision - 1    -- unchanged since it was read, or ...
+    WHERE kbot_items.generation = excluded.generation - 1    -- unchanged since it was read, or ...
        OR (kbot_items.run = excluded.run AND kbot_items.state = 'unknown')
        OR EXISTS (SELECT 1 FROM kbot_claims              -- ... the outcome of this run's claim,
                   WHERE id = excluded.id AND run = excluded.run)  -- even if it was taken for dead
@@ -226,7 +228,9 @@ _MOVE = f"""
 _OF_ORIGIN = "origin = ? AND scope = ? AND number <= ?"
 _CONTENT = "state = 'created' AND kind <> 'webpage'"
 
-_UNCLAIMED = "revision = revision + 1 WHERE number {ids} AND id NOT IN (SELECT id FROM kbot_claims)"
+_UNCLAIMED = (
+    "generation = generation + 1 WHERE number {ids} AND id NOT IN (SELECT id FROM kbot_claims)"
+)
 
 # Reads the table once, and asks for no index on `digest`, which every change of an item would have
 # to be written to.
@@ -245,7 +249,7 @@ _SAME_CONTENTS = """
 def write_rows(connection: Connection, rows: Sequence[Row], claimed: Set[bytes]) -> set[bytes]:
     """Write rows; return the ids of those that another run wrote since they were read.
 
-    Each row has the revision after the one it was read with. The outcome of a claim is always
+    Each row has the generation after the one it was read with. The outcome of a claim is always
     written while the claim, or the row, still belongs to that run. A row that was read and is not
     there any more stays away: its source was removed.
 
@@ -255,7 +259,7 @@ def write_rows(connection: Connection, rows: Sequence[Row], claimed: Set[bytes])
         claimed: the ids of those rows that are outcomes of claims.
     """
     last = {row.id: row for row in rows}  # a statement of PostgreSQL writes no row twice
-    read = {row.id for row in last.values() if row.revision > 1} - claimed
+    read = {row.id for row in last.values() if row.generation > 1} - claimed
     if read:
         there = connection.of_ids("SELECT id FROM kbot_items WHERE id {ids}", sorted(read))
         for each in read.difference(each for (each,) in there):
@@ -620,12 +624,12 @@ class Store:
             mine = {each for (each,) in connection.of_ids(query, ids, self.run)}
         # A statement of its own, after the claims are there: who held one of them before has
         # committed by now, and in PostgreSQL only a new statement sees that.
-        query = "SELECT id, revision FROM kbot_items WHERE id {ids}"
-        revisions = dict(connection.of_ids(query, ids))
+        query = "SELECT id, generation FROM kbot_items WHERE id {ids}"
+        generations = dict(connection.of_ids(query, ids))
         lost = {
             claim.id
             for claim in claims
-            if claim.id not in mine or revisions.get(claim.id, 0) != claim.revision - 1
+            if claim.id not in mine or generations.get(claim.id, 0) != claim.generation - 1
         }
         if lost:
             connection.run_for_ids(_RELEASE, sorted(lost), self.run)
@@ -704,7 +708,7 @@ class Store:
         return self.read(lambda connection: rows_where(connection, condition))
 
     def mark_ready(self, ready: Sequence[Row], failed: Sequence[Row]) -> None:
-        """Record from which revisions the service answers now, and why others cannot be read."""
+        """Record from which generations the service answers now, and why others cannot be read."""
         there = f"UPDATE kbot_items SET ready_at = {int(time.time())}, error = NULL "  # noqa: S608 - as above
 
         def mark(connection: Connection) -> None:

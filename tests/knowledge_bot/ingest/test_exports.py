@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ingest_texts import texts
-from knowledge_bot.ingest import Ledger, LedgerError, Text
+from knowledge_bot.ingest import Ledger, LedgerError, Text, WebPage
 from scripted_server import answer, reset
 
 pytestmark = pytest.mark.timeout(60)
@@ -170,6 +170,14 @@ def test_an_export_is_lines_of_json_that_name_their_columns(filled):
     lines = [json.loads(line) for line in filled("sqlite").export()]
     items = [line["items"] for line in lines if "items" in line]
     assert {item["key"] for item in items} == {"t0", "t1", "left", "lost", "bad"}
+
+
+def test_an_export_holds_no_content_and_no_value_of_a_header(send, ledger):
+    page = WebPage(name="Größe", url="https://h.example/2", headers={"Cookie": "s3cret"})
+    assert send([page, Text(name="t", content="classified")], ledger=ledger).created == 2
+    exported = "".join(ledger.export())
+    assert "s3cret" not in exported
+    assert "classified" not in exported
 
 
 def test_a_ledger_that_is_not_there_cannot_be_exported(tmp_path):

@@ -25,7 +25,7 @@ BEFORE = NO_ROW._replace(
     source_id="src_1",
     source_revision="r1",
     ready_at=1,
-    revision=3,
+    generation=3,
     attempts=2,
     error="it could not be read",
     gone_at=1,
@@ -43,7 +43,7 @@ def changes(before, after) -> dict[str, object]:
 
 def test_a_claim_counts_and_keeps_what_the_service_has():
     gone = {"error": None, "gone_at": None, "gone_reason": None}
-    counted = {"state": State.CLAIMED, "revision": 4, "attempts": 3, "source_name": "old"}
+    counted = {"state": State.CLAIMED, "generation": 4, "attempts": 3, "source_name": "old"}
     assert changes(BEFORE, CLAIMED) == {**CLAIM_OF_IT, **gone, **counted}
     assert NO_ROW.claimed(name="new").source_name is None
 
@@ -67,7 +67,7 @@ def test_an_outcome_is_the_same_whoever_finds_it_out():
     assert changes(CLAIMED, unknown) == {"state": State.UNKNOWN, "error": "lost"}
     # Found out later, it is another version of the row.
     later = unknown.settled(State.CREATED, source_id="src_2")
-    assert changes(CLAIMED, later) == {**created, "revision": 5}
+    assert changes(CLAIMED, later) == {**created, "generation": 5}
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def test_the_claims_of_a_dead_run_become_unknown(connection):
     before = connection.rows("SELECT digest, source_id FROM kbot_items")
     expire(connection)
     assert connection.rows("SELECT count(*) FROM kbot_claims") == [(0,)]
-    columns = "key, state, pending, run, revision, attempts, error, idempotency_key, source_name"
+    columns = "key, state, pending, run, generation, attempts, error, idempotency_key, source_name"
     old, new = connection.rows(f"SELECT {columns} FROM kbot_items ORDER BY key")
     assert old[:2] == ("t0", "unknown")
     assert bytes(old[2]) == b"content"

@@ -1,7 +1,6 @@
 """What a person asks a ledger, and settles: read, resolve, forget, export."""
 
 import contextlib
-import json
 import os
 import sqlite3
 import tempfile
@@ -11,7 +10,7 @@ import psycopg
 import pytest
 
 from ingest_texts import texts
-from knowledge_bot.ingest import File, Ledger, LedgerError, Text, WebPage, from_jsonl
+from knowledge_bot.ingest import Ledger, LedgerError, Text
 from scripted_server import answer, reset
 
 pytestmark = pytest.mark.timeout(60)
@@ -243,37 +242,3 @@ def test_what_is_being_sent_is_not_forgotten(filled, send, service):
     assert send([Text(name="t1", content="newer")], ledger=filled).created == 1
     assert len(refused) == 2
     assert "t0" in seen(filled)["all"]
-
-
-# Exporting.
-
-
-def test_what_is_exported_is_taken_back_and_sent(send, service, ledger, tmp_path):
-    (tmp_path / "a.txt").write_text("A file.")
-    items = [
-        File(path=tmp_path / "a.txt", name="A", key="handbook/a.txt"),
-        WebPage(name="Größe", url="https://h.example/1", collections=["col_9"]),
-        WebPage(name="p2", url="https://h.example/2", headers={"Cookie": "s3cret"}),
-        Text(name="t", content="text"),
-        WebPage(name="good", url="https://h.example/3"),
-    ]
-    service.judge = lambda name, times: REFUSAL if name != "good" else None
-    assert send(items, ledger=ledger).refused == 4
-    lines = list(ledger.export())
-    assert "s3cret" not in "".join(lines)
-    assert len(lines) == 3  # a text's content is not in the ledger
-    assert "Größe" in "".join(lines)
-    for line in lines:
-        assert isinstance(json.loads(line), dict)
-    (tmp_path / "again.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    service.judge = lambda name, times: None
-    report = send(from_jsonl(tmp_path / "again.jsonl"), ledger=ledger)
-    assert (report.created, report.failed, report.same_content) == (3, 0, 0)
-    assert [entry.key for entry in ledger.refused()] == ["t"]
-    assert {entry.key: entry.collections for entry in ledger.entries("created")} == {
-        "handbook/a.txt": ("col_1",),
-        "https://h.example/1": ("col_9",),
-        "https://h.example/2": ("col_1",),
-        "https://h.example/3": ("col_1",),
-    }
-    assert send(items[:2], ledger=ledger).unchanged == 2

@@ -11,16 +11,12 @@ from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._items import WebPage
 from knowledge_bot.ingest._listings import Skipped
 from knowledge_bot.ingest.sources._addresses import site
-from knowledge_bot.ingest.sources._documents import (
-    Found,
-    UnreadableError,
-    check_flag,
-    is_web_address,
-    pattern_of,
-)
+from knowledge_bot.ingest.sources._found import FoundItems, check_flag, is_web_address, pattern_of
+from knowledge_bot.ingest.sources._unpacking import UnreadableError
 
 if TYPE_CHECKING:
-    from knowledge_bot.ingest.sources._pages import Compare, Memory, PageReader
+    from knowledge_bot.ingest.sources._found import Memory
+    from knowledge_bot.ingest.sources._pages import Compare, PageReader
 
 # Bytes that are read of a page.
 _LARGEST = 5_000_000
@@ -29,7 +25,7 @@ _FAILURES = 10
 
 
 def compared(
-    found: Found,
+    found: FoundItems,
     compare: "Compare | None",
     *,
     dated_by: str | None = None,
@@ -37,7 +33,7 @@ def compared(
     allow_private: bool,
     ignore: str | None,
     reread: bool,
-) -> Found:
+) -> FoundItems:
     """Return the pages of a list, each with a version once it was read.
 
     The options are those of `from_sitemap`. `dated_by` is the address or path of a list that has

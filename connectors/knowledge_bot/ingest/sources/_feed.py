@@ -8,13 +8,9 @@ from typing import TYPE_CHECKING, Any
 from knowledge_bot.ingest._items import WebPage
 from knowledge_bot.ingest._listings import Skipped
 from knowledge_bot.ingest.sources._comparing import compared
-from knowledge_bot.ingest.sources._documents import (
-    Found,
-    UnreadableError,
-    check_document,
-    opening,
-    skipped_address,
-)
+from knowledge_bot.ingest.sources._documents import check_document, opening
+from knowledge_bot.ingest.sources._found import FoundItems, skipped_address
+from knowledge_bot.ingest.sources._unpacking import UnreadableError
 
 if TYPE_CHECKING:
     from knowledge_bot.ingest.sources._pages import Compare
@@ -28,7 +24,7 @@ def from_feed(
     reread: bool = False,
     rate: float = 2.0,
     allow_private: bool = False,
-) -> Found:
+) -> FoundItems:
     """Find the pages that a feed links to, in its order.
 
     A page is named by its title. The feed is fetched without the API key. One over 50 MiB, or with
@@ -52,7 +48,7 @@ def from_feed(
     """
     check_document(address)
     return compared(
-        Found(partial(_pages, address, allow_private=allow_private), None),
+        FoundItems(partial(_pages, address, allow_private=allow_private), None),
         compare,
         dated_by=address,
         rate=rate,

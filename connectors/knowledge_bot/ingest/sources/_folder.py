@@ -10,11 +10,17 @@ from stat import S_ISLNK, S_ISREG
 from typing import TYPE_CHECKING, Any
 
 from knowledge_bot.errors import ConfigurationError
-from knowledge_bot.ingest._listings import ListedFile, Listing, Skipped, fingerprint, fingerprint_of
+from knowledge_bot.ingest._listings import (
+    ListedFile,
+    Listing,
+    Skipped,
+    version_of_file,
+    version_of_stat,
+)
 
 if TYPE_CHECKING:
     from knowledge_bot.ingest._items import File
-    from knowledge_bot.ingest.sources._pages import Memory
+    from knowledge_bot.ingest.sources._found import Memory
 
 # How many files a listing has at most.
 _LISTED = 500
@@ -75,7 +81,7 @@ def from_folder(
         raise ConfigurationError.of("folder", f"{os.fspath(folder)!r} is not a folder")
     several, matches = ["*"], None
     if patterns != "*":
-        from knowledge_bot.ingest.sources._documents import patterns_of
+        from knowledge_bot.ingest.sources._found import patterns_of
 
         several = patterns_of("patterns", patterns)
     try:
@@ -90,7 +96,7 @@ def from_folder(
         name = f"{name} [{' '.join(sorted(several))}]"
     left_out = _ignored_lines(root)
     if exclude:
-        from knowledge_bot.ingest.sources._documents import patterns_of
+        from knowledge_bot.ingest.sources._found import patterns_of
 
         left_out += patterns_of("exclude", _as_patterns(exclude, root))
     excluding = matching(left_out)
@@ -240,10 +246,10 @@ class Folder:
                         continue
                     if S_ISREG(status.st_mode):
                         found.append(relative)
-                        versions.append(fingerprint(status))
+                        versions.append(version_of_stat(status))
                     elif S_ISLNK(status.st_mode):
                         linked = self._linked(entry.path, relative)
-                        add(linked, fingerprint_of(entry.path))
+                        add(linked, version_of_file(entry.path))
                     else:
                         add(_skipped(relative, "it is not a regular file"))
             else:

@@ -21,7 +21,7 @@ _REFRESH = re.compile(r"\s*\d+(?:\.\d*)?\s*[;,]\s*(?:url\s*=\s*)?[\"']?([^\"']+)
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class ParsedPage:
     """What was read from an HTML page.
 
     Attributes:
@@ -37,7 +37,7 @@ class Document:
     texts: list[str]
 
 
-def read_page(text: str, url: str, encoding: str) -> Document:
+def read_page(text: str, url: str, encoding: str) -> ParsedPage:
     """Read a page.
 
     Its links are escaped in the encoding that it was in.
@@ -58,7 +58,7 @@ def read_page(text: str, url: str, encoding: str) -> Document:
         if each.get("href") and "canonical" in each.get("rel", "").lower().split()
     )
     robots = ((_word(each, "name"), each.get("content", "")) for each in root.iter("meta"))
-    return Document(
+    return ParsedPage(
         tuple(links),
         next(filter(None, canonicals), None),
         tuple((name, content) for name, content in robots if name),
@@ -87,7 +87,7 @@ def extractors() -> list[str]:
     return ["trafilatura", "plain"] if _has_trafilatura() else ["plain"]
 
 
-def blocks_of(text: str, document: Document, extractor: str) -> list[str]:
+def blocks_of(text: str, document: ParsedPage, extractor: str) -> list[str]:
     """Return the blocks of a page's main text, such as paragraphs, as an extractor finds them."""
     found = ""
     if extractor == "trafilatura" and len(text) < _TOO_LONG_TO_EXTRACT:

@@ -13,7 +13,7 @@ from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._items import File, Text, WebPage
 from knowledge_bot.ingest._listings import Skipped
 from knowledge_bot.ingest.sources._comparing import compared
-from knowledge_bot.ingest.sources._documents import Found, is_web_address, once, skipped_address
+from knowledge_bot.ingest.sources._found import FoundItems, is_web_address, once, skipped_address
 
 if TYPE_CHECKING:
     from knowledge_bot.ingest.sources._pages import Compare
@@ -25,7 +25,7 @@ Lines: TypeAlias = str | os.PathLike[str] | IO[bytes] | IO[str] | Iterable[str]
 _LONGEST_LINE = 64 * 1024 * 1024
 
 
-def from_jsonl(source: Lines) -> Found:
+def from_jsonl(source: Lines) -> FoundItems:
     """Find the items of a file with one JSON object per line.
 
     An object holds the fields of a `WebPage` (`name`, `url`, …), a `Text` (`name`, `content`, …) or
@@ -43,7 +43,7 @@ def from_jsonl(source: Lines) -> Found:
     """
     name, folder = _name(source), Path(_file(source) or "-").absolute().parent
     take = _taking(source, lambda lines: _json_items(lines, name, folder))
-    return Found(take, _origin(source))
+    return FoundItems(take, _origin(source))
 
 
 def from_urls(
@@ -54,7 +54,7 @@ def from_urls(
     reread: bool = False,
     rate: float = 2.0,
     allow_private: bool = False,
-) -> Found:
+) -> FoundItems:
     """Find the pages of a list with one address per line; a page is named by its address.
 
     Empty lines and lines that begin with `#` are left out.
@@ -78,7 +78,7 @@ def from_urls(
     """
     name = _name(source)
     return compared(
-        Found(_taking(source, lambda lines: _pages(lines, name)), _origin(source)),
+        FoundItems(_taking(source, lambda lines: _pages(lines, name)), _origin(source)),
         compare,
         rate=rate,
         allow_private=allow_private,

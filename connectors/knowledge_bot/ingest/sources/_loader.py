@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._items import File, Text
 from knowledge_bot.ingest._listings import Skipped
-from knowledge_bot.ingest.sources._documents import Found, once
+from knowledge_bot.ingest.sources._found import FoundItems, once
 
 # The methods of a loader that return documents, lazy ones first: LangChain's, then LlamaIndex's.
 LOADING = (
@@ -55,7 +55,7 @@ def from_loader(
     origin: str | None = None,
     name: Callable[[Any], str] | None = None,
     key: Callable[[Any], str] | None = None,
-) -> Found:
+) -> FoundItems:
     """Find the documents of a LangChain loader, a LlamaIndex reader, or something similar.
 
     Documents are taken one at a time if the loader can do that (`lazy_load`, `alazy_load`,
@@ -89,7 +89,7 @@ def from_loader(
     if callable(getattr(loader, "list_resources", None)) and callable(
         getattr(loader, "load_resource", None)
     ):
-        return Found(partial(_resources, loader, name, key), origin, local_keys=True)
+        return FoundItems(partial(_resources, loader, name, key), origin, local_keys=True)
     if not is_loader(loader):
         raise ConfigurationError.of(
             "loader",
@@ -98,7 +98,7 @@ def from_loader(
         )
     take = partial(_documents, loader, name, key)
     several = once(take(), "documents") if isinstance(loader, Iterator) else take
-    return Found(several, origin, local_keys=True)
+    return FoundItems(several, origin, local_keys=True)
 
 
 def is_loader(loader: object) -> bool:

@@ -16,8 +16,8 @@ from knowledge_bot._extras import require
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._items import File
 from knowledge_bot.ingest._listings import Skipped
-from knowledge_bot.ingest.sources._documents import check_flag, patterns_of
 from knowledge_bot.ingest.sources._folder import HIDDEN, expression, matching
+from knowledge_bot.ingest.sources._found import check_flag, patterns_of
 
 # The fields of an object's validator, and of the times used if there is none.
 _VALIDATORS = ("ETag", "etag", "generation", "md5Hash", "content_md5")
@@ -79,7 +79,7 @@ def from_objects(
     require("from_objects", "objects", "fsspec")
     from fsspec import get_filesystem_class
 
-    place = _Place.of(address)
+    place = _StorePlace.of(address)
     try:
         kind = get_filesystem_class(place.protocol)
     except (ImportError, ValueError) as error:
@@ -351,7 +351,7 @@ class _Reading(io.RawIOBase):
 
 
 @dataclass(frozen=True)
-class _Place:
+class _StorePlace:
     """The parts of an address.
 
     Attributes:
@@ -369,7 +369,7 @@ class _Place:
     secrets: frozenset[str] = field(repr=False)
 
     @classmethod
-    def of(cls, address: object) -> "_Place":
+    def of(cls, address: object) -> "_StorePlace":
         if not isinstance(address, str):
             raise ConfigurationError.expected("address", "a string", address)
         protocol, colon, rest = address.partition("://")

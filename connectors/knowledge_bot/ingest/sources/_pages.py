@@ -10,7 +10,7 @@ import json
 import re
 import zlib
 from dataclasses import asdict, dataclass, field, replace
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, TypeAlias
 
 from knowledge_bot.ingest.sources._addresses import cleaned
 from knowledge_bot.ingest.sources._changes import (
@@ -22,9 +22,10 @@ from knowledge_bot.ingest.sources._changes import (
     hashed,
     is_noise,
 )
-from knowledge_bot.ingest.sources._documents import UnreadableError
 from knowledge_bot.ingest.sources._fetching import AGENT, PoliteFetcher
+from knowledge_bot.ingest.sources._found import Memory
 from knowledge_bot.ingest.sources._html import blocks_of, extractors, read_page
+from knowledge_bot.ingest.sources._unpacking import UnreadableError
 from knowledge_bot_web.charsets import declared_in, decoded
 from knowledge_bot_web.fetching import Headers, Validators, WebResponse
 from knowledge_bot_web.html import PageError
@@ -119,18 +120,8 @@ class Remembered:
         return replace(now, places=places, changes=self.changes + 1)
 
 
-class Memory(Protocol):
-    """Remembers pages from run to run, as a ledger does."""
-
-    def recall(self, url: str) -> bytes | None:
-        """Return what is remembered of a page; None if nothing is."""
-
-    def remember(self, url: str, known: bytes) -> None:
-        """Remember a page, in place of what was remembered before."""
-
-
 @dataclass(frozen=True, slots=True)
-class Page:
+class FetchedPage:
     """A page that was read, or that is unchanged according to its server.
 
     Attributes:
@@ -195,7 +186,7 @@ class PageReader:
         self._ignore, self._reread = ignore, reread
         self._readers = extractors() if compare == "content" else ["lastmod"]
 
-    def read(self, url: str, at: str | None = None) -> Page | Moved:
+    def read(self, url: str, at: str | None = None) -> FetchedPage | Moved:
         """Read a page.
 
         Args:
@@ -213,7 +204,7 @@ class PageReader:
         address = at or url
         answer = self._get(address, known.headers())
         if answer.status == 304 and before is not None:
-            page = Page(_confirmed(before, answer))
+            page = FetchedPage(_confirmed(before, answer))
         elif answer.location is not None:
             return Moved(answer.location, cleaned(answer.location))
         elif answer.status != 200:
@@ -271,7 +262,7 @@ class PageReader:
             )
         return before
 
-    def _read(self, url: str, answer: WebResponse, before: Remembered | None) -> Page:
+    def _read(self, url: str, answer: WebResponse, before: Remembered | None) -> FetchedPage:
         """Read a page; one that seems changed is fetched once more, to see what is noise."""
         reader = before.reader if before is not None else self._readers[0]
         if not _is_page(answer):
@@ -280,13 +271,13 @@ class PageReader:
         if before is None or answer.cut:
             # Pages of one night are not all read anew in the same later one.
             spread = int(known.text or "0", 16) % _BELIEVED
-            return Page(replace(known, confirmed=spread), cut=answer.cut)
+            return FetchedPage(replace(known, confirmed=spread), cut=answer.cut)
         page = before.followed_by(known)
         if page.version != before.version and known.blocks and before.blocks:
             both = before.blocks, before.last or before.blocks
             noise = as_noise(differences(known.blocks, self._once_more(url, reader), both) or {})
             page = replace(before, places=before.places | noise).followed_by(known)
-        return Page(page)
+        return FetchedPage(page)
 
     def _once_more(self, url: str, reader: str) -> tuple[str, ...]:
         """Return the blocks of a page at once after it was read; none if it is not there now."""
@@ -328,14 +319,14 @@ class PageReader:
             blocks=hashed(blocks),
         )
 
-    def _read_document(self, answer: WebResponse, reader: str) -> Page:
+    def _read_document(self, answer: WebResponse, reader: str) -> FetchedPage:
         etag, modified = answer.first("etag"), answer.first("last-modified")
         digest = None if answer.cut else hashlib.sha256(answer.body).hexdigest()[:32]
         version = modified
         if self._compare == "content":
             version = None if digest is None else f"sha256:{digest}"
         known = Remembered(reader, etag, modified, version, text=digest)
-        return Page(known, cut=answer.cut, is_document=True)
+        return FetchedPage(known, cut=answer.cut, is_document=True)
 
 
 def _is_page(answer: WebResponse) -> bool:

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._items import Text
 from knowledge_bot.ingest._listings import Skipped
-from knowledge_bot.ingest.sources._documents import Found, once
+from knowledge_bot.ingest.sources._found import FoundItems, once
 
 # The most columns that an error names.
 _NAMED = 20
@@ -26,7 +26,7 @@ def from_rows(
     name: Column | None = None,
     version: Column | None = None,
     origin: str | None = None,
-) -> Found:
+) -> FoundItems:
     """Find the texts of a table, one in each row.
 
         cursor.execute("SELECT id, title, body, changed_at FROM article")
@@ -71,7 +71,7 @@ def from_rows(
         raise ConfigurationError.expected("rows", "several rows", rows)
     places = {column: place for place, column in enumerate(columns)}
     take = once(_texts(rows, fields, places), "rows")
-    return Found(take, origin, local_keys=True)
+    return FoundItems(take, origin, local_keys=True)
 
 
 def check_fields(fields: Mapping[str, Any]) -> None:

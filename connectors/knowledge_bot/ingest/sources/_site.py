@@ -17,21 +17,18 @@ from knowledge_bot.ingest._items import WebPage, holds_login
 from knowledge_bot.ingest._listings import Skipped
 from knowledge_bot.ingest.sources._addresses import LONGEST, cleaned, site
 from knowledge_bot.ingest.sources._changes import alike
-from knowledge_bot.ingest.sources._documents import (
-    UnreadableError,
-    check_flag,
-    pattern_of,
-    patterns_of,
-)
 from knowledge_bot.ingest.sources._folder import matching
+from knowledge_bot.ingest.sources._found import check_flag, pattern_of, patterns_of
 from knowledge_bot.ingest.sources._sitemap import sitemap_pages
+from knowledge_bot.ingest.sources._unpacking import UnreadableError
 from knowledge_bot.models import Header
 from knowledge_bot_web.robots import LARGEST as LARGEST_ROBOTS
 from knowledge_bot_web.robots import Robots
 
 if TYPE_CHECKING:
     from knowledge_bot.ingest.sources._fetching import PoliteFetcher
-    from knowledge_bot.ingest.sources._pages import Compare, Memory, Moved, Page, PageReader
+    from knowledge_bot.ingest.sources._found import Memory
+    from knowledge_bot.ingest.sources._pages import Compare, FetchedPage, Moved, PageReader
 
 logger = logging.getLogger(__name__)
 
@@ -262,7 +259,7 @@ class _Held(NamedTuple):
     """
 
     entry: _Entry
-    page: "Page"
+    page: "FetchedPage"
     other: str
     stated: bool
 
@@ -335,7 +332,7 @@ class _Crawl:
         if found is not None and not isinstance(found, Moved):
             yield from self._take(entry, found)
 
-    def _attempt(self, entry: _Entry) -> "Generator[Skipped, None, Page | Moved | None]":
+    def _attempt(self, entry: _Entry) -> "Generator[Skipped, None, FetchedPage | Moved | None]":
         from knowledge_bot.ingest.sources._fetching import UnreachableError
         from knowledge_bot.ingest.sources._pages import NoPageError
 
@@ -397,7 +394,7 @@ class _Crawl:
         yield from self._enqueue(next_one.url, next_one, at_once=True)
         return bool(self._waiting) and self._waiting[0] is next_one
 
-    def _take(self, entry: _Entry, page: "Page") -> Iterator[WebPage | Skipped]:
+    def _take(self, entry: _Entry, page: "FetchedPage") -> Iterator[WebPage | Skipped]:
         """Yield a page that was read, or why it is left out, and queue its links."""
         known, copies = page.known, 0
         other = self._on_site(known.canonical or "") or ""
@@ -422,7 +419,7 @@ class _Crawl:
         if self._held and self._held[-1].entry is entry:
             yield from self._enqueue(other, _Entry(other, entry.depth, None, entry.url))
 
-    def _page(self, entry: _Entry, page: "Page") -> WebPage:
+    def _page(self, entry: _Entry, page: "FetchedPage") -> WebPage:
         known = page.known
         self._taken[entry.url] = known.text, known.blocks
         if known.changes >= _ALWAYS:
@@ -432,7 +429,7 @@ class _Crawl:
         version = by_sitemap or known.version
         return WebPage(name=entry.url, url=entry.url, version=version, headers=headers)
 
-    def _copy(self, entry: _Entry, page: "Page", of: str) -> Skipped:
+    def _copy(self, entry: _Entry, page: "FetchedPage", of: str) -> Skipped:
         """Skip a page whose text another one has, which is remembered: it keeps its place."""
         if page.known.copy_of != of:
             self._reader.remember(entry.url, replace(page.known, copy_of=of))

@@ -10,14 +10,9 @@ from xml.etree.ElementTree import Element, ParseError
 from knowledge_bot.ingest._items import WebPage
 from knowledge_bot.ingest._listings import Skipped
 from knowledge_bot.ingest.sources._comparing import compared
-from knowledge_bot.ingest.sources._documents import (
-    Found,
-    Opening,
-    UnreadableError,
-    check_document,
-    opening,
-    skipped_address,
-)
+from knowledge_bot.ingest.sources._documents import Opening, check_document, opening
+from knowledge_bot.ingest.sources._found import FoundItems, skipped_address
+from knowledge_bot.ingest.sources._unpacking import UnreadableError
 
 if TYPE_CHECKING:
     from knowledge_bot.ingest.sources._pages import Compare
@@ -35,7 +30,7 @@ def from_sitemap(
     reread: bool = False,
     rate: float = 2.0,
     allow_private: bool = False,
-) -> Found:
+) -> FoundItems:
     """Find the pages of a sitemap, and of the sitemaps that it names.
 
     A page is named by its address. Sitemaps may be compressed. They are fetched without the API
@@ -60,7 +55,7 @@ def from_sitemap(
     """
     check_document(address)
     return compared(
-        Found(partial(_pages, address, allow_private=allow_private), address),
+        FoundItems(partial(_pages, address, allow_private=allow_private), address),
         compare,
         dated_by=address,
         rate=rate,

@@ -13,7 +13,7 @@ from knowledge_bot_web.fetching import WebResponse
 URL = "https://h.example/a/b"
 
 
-def page(text: str) -> html.Document:
+def page(text: str) -> html.ParsedPage:
     return html.read_page(text, URL, "utf-8")
 
 

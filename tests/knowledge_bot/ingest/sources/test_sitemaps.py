@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from knowledge_bot.ingest import Skipped, WebPage, from_sitemap
-from knowledge_bot.ingest.sources import _documents as documents
+from knowledge_bot.ingest.sources import _unpacking as documents
 from knowledge_bot.testing import no_waiting
 from page_server import answer, redirect
 from refusals import refused
