@@ -23,10 +23,6 @@ PACKAGES = {
 FRAMEWORKS_EXPECT = {"KnowledgeBotRetriever"}
 """Public names that users of both LangChain and LlamaIndex look for."""
 
-# What is left of these is on its way out: take a line away with what it names, and add none.
-DOUBLE_NAMES = {
-    "Page",
-}
 CIRCLES = [
     {"knowledge_bot", "knowledge_bot._client", "knowledge_bot._tracing"},
     {"airflow_knowledge_bot.operators.ingest", "airflow_knowledge_bot.results"},
@@ -73,7 +69,7 @@ def test_no_class_name_stands_for_two_classes():
         if isinstance(node, ast.ClassDef)
     )
     double = {name for name, count in names.items() if count > 1}
-    assert double - FRAMEWORKS_EXPECT - DOUBLE_NAMES == set()
+    assert double - FRAMEWORKS_EXPECT == set()
 
 
 def test_no_modules_of_a_package_import_each_other_in_a_circle():
