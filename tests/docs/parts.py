@@ -7,7 +7,8 @@ program says now, so that no help text and no figure goes stale.
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator
 from inspect import cleandoc
 from pathlib import Path
 from typing import Any
@@ -36,10 +37,17 @@ def results() -> dict[str, Result]:
     return measured
 
 
+# An option that so many commands have is explained once.
+_OF_SEVERAL = 3
+
+
 def commands() -> str:
     """Return every command of `kbot`, with its options, the variables and the exit codes."""
-    top = click.Context(main, info_name="kbot")
-    lines = list(_command(top))
+    contexts = list(_contexts(click.Context(main, info_name="kbot")))
+    count = Counter(record for context in contexts for record in _records(context))
+    shared = {record: None for record in count if count[record] >= _OF_SEVERAL}
+    lines = [line for context in contexts for line in _command(context, shared)]
+    lines += ["## Options of several commands", "", _options(shared)]
     rows = [{"variable": f"`{name}`", "meaning": _cell(text)} for name, text in ENVIRONMENT.items()]
     lines += ["## Environment", "", table(rows)]
     rows = [{"code": str(code.value), "meaning": _cell(code.meaning)} for code in Exit]
@@ -47,28 +55,54 @@ def commands() -> str:
     return "\n".join(lines)
 
 
-def _command(context: click.Context) -> Iterator[str]:
+def _contexts(context: click.Context) -> Iterator[click.Context]:
+    yield context
     command = context.command
-    pieces = " ".join(command.collect_usage_pieces(context))
-    yield f"## `{context.command_path}`\n\n```text\n{context.command_path} {pieces}\n```\n"
-    for paragraph in re.split(r"\n\s*\n", cleandoc(command.help or "")):
-        if paragraph.startswith("\b"):  # what click does not wrap
-            yield "```text\n" + paragraph.lstrip("\b\n") + "\n```\n"
-        else:
-            yield _text(paragraph) + "\n"
-    options = [each for each in command.get_params(context) if "--help" not in each.opts]
-    records = [found for each in options if (found := each.get_help_record(context))]
-    if records:
-        rows = [
-            {"option": f"`{option}`".replace("|", "\\|"), "meaning": _cell(text)}
-            for option, text in records
-        ]
-        yield table(rows)
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
             inner = command.get_command(context, name)
             if inner is not None and not inner.hidden:
-                yield from _command(click.Context(inner, info_name=name, parent=context))
+                yield from _contexts(click.Context(inner, info_name=name, parent=context))
+
+
+def _records(context: click.Context) -> list[tuple[str, str]]:
+    """Return the options with their meanings, but for `--help`."""
+    options = [one for one in context.command.get_params(context) if "--help" not in one.opts]
+    found = [record for one in options if (record := one.get_help_record(context))]
+    return [(name, meaning) for name, meaning in found if meaning]
+
+
+def _command(context: click.Context, shared: Container[tuple[str, str]]) -> Iterator[str]:
+    command, records = context.command, _records(context)
+    pieces = " ".join(command.collect_usage_pieces(context)).replace("[OPTIONS] ", "")
+    usage = f"{context.command_path} {pieces}".removesuffix("[OPTIONS]").rstrip()
+    yield f"## `{context.command_path}`\n"
+    examples = [usage] if usage != context.command_path else []
+    texts = []
+    for paragraph in re.split(r"\n\s*\n", cleandoc(command.help or "")):
+        if paragraph.startswith("\b"):  # what click does not wrap
+            examples.append(paragraph.lstrip("\b\n"))
+        elif paragraph.startswith("Example: "):
+            examples.append(paragraph.removeprefix("Example: "))
+        else:
+            texts.append(_text(paragraph))
+    yield "\n\n".join(texts) + "\n"
+    if examples:
+        yield "```text\n" + "\n\n".join(examples) + "\n```\n"
+    if own := [one for one in records if one not in shared]:
+        yield _options(own)
+    common = [f"`{one[0].partition(' ')[0]}`" for one in records if one in shared]
+    if common:
+        yield f"[Everywhere the same](#options-of-several-commands): {', '.join(common)}.\n"
+
+
+def _options(records: Iterable[tuple[str, str]]) -> str:
+    return table(
+        [
+            {"option": f"`{option}`".replace("|", "\\|"), "meaning": _cell(text)}
+            for option, text in records
+        ]
+    )
 
 
 def _cell(text: str) -> str:
