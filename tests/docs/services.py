@@ -106,7 +106,7 @@ def environment(service: OnAPort, home: Path, path: Path) -> dict[str, str]:
         "KNOWLEDGE_BOT_API_KEY": service.api_key,
         "KNOWLEDGE_BOT_BASE_URL": service.base_url,
         "PATH": f"{path}{os.pathsep}{os.environ['PATH']}",
-        "PYTEST_ADDOPTS": "-p no:cacheprovider -p knowledge_bot.checks.pytest",
+        "PYTEST_ADDOPTS": "-p no:cacheprovider",
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         "XDG_DATA_HOME": str(home / ".local" / "share"),
     }
