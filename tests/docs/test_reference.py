@@ -11,8 +11,6 @@ griffe = pytest.importorskip("griffe")
 
 
 OPTIONS = {"ingest": (IngestionOptions, Ingestion), "checks": (CheckOptions, Options)}
-# What a function names itself, beside the options.
-OWN = {"ingest": set(), "checks": {"ledger"}}
 
 
 @pytest.fixture(scope="module")
@@ -42,13 +40,11 @@ def test_a_function_shows_each_option_of_its_typed_dictionary_with_its_default(
     options, kept = OPTIONS[folder]
     function = package[f"{folder}._run.{name}"]
     keywords = {one.name: one for one in function.parameters if one.kind.name == "keyword_only"}
-    assert keywords.keys() >= OWN[folder]
-    shown = {name: one for name, one in keywords.items() if name not in OWN[folder]}
-    assert shown.keys() == options.__annotations__.keys()
-    required = {name for name, one in shown.items() if one.default is None}
+    assert keywords.keys() == options.__annotations__.keys()
+    required = {name for name, one in keywords.items() if one.default is None}
     assert required == options.__required_keys__
-    for option in shown.keys() - required:
-        assert str(shown[option].default) == repr(getattr(kept, option))
+    for option in keywords.keys() - required:
+        assert str(keywords[option].default) == repr(getattr(kept, option))
 
 
 def test_a_required_option_is_shown_by_its_type_alone(package):
