@@ -1,7 +1,6 @@
 """The service from memory: what it answers, what it keeps, and the faults that a test asks for."""
 
 import asyncio
-import inspect
 import json
 import socket
 import time
@@ -41,24 +40,10 @@ def _no_sockets(monkeypatch):
     monkeypatch.setattr(socket.socket, "connect", refuse)
 
 
-@pytest.fixture(params=["blocking", "asynchronous"])
-def call(request):
+@pytest.fixture
+def call(call):
     """`call(service, use, **options)`: the result of `use(client)` on either client."""
-
-    def run(service, use, **options):
-        if request.param == "blocking":
-            with Client("key", URL, transport=service.transport, **options) as client:
-                return use(client)
-
-        async def main():
-            transport = service.async_transport
-            async with AsyncClient("key", URL, transport=transport, **options) as client:
-                result = use(client)
-                return await result if inspect.isawaitable(result) else result
-
-        return asyncio.run(main())
-
-    return run
+    return lambda service, use, **options: call(use, service, **options)
 
 
 def ask(client):

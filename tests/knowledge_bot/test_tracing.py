@@ -39,18 +39,9 @@ def service():
         yield MemoryService(bots={"bot_1": {"When?": "At nine."}})
 
 
-@pytest.fixture(params=["blocking", "asynchronous"])
-def call(request, service):
-    def run(use, **options):
-        if request.param == "blocking":
-            return use(Client(KEY, URL, transport=service.transport, **options))
-
-        async def main():
-            return await use(AsyncClient(KEY, URL, transport=service.async_transport, **options))
-
-        return asyncio.run(main())
-
-    return run
+@pytest.fixture
+def call(call, service):
+    return lambda use, **options: call(use, service, **options)
 
 
 def ask(client):

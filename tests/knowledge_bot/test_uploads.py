@@ -11,7 +11,7 @@ from email.policy import HTTP
 import pytest
 
 from calls import KEY, SOURCE
-from knowledge_bot import AsyncClient, Client, ConfigurationError, Delivery
+from knowledge_bot import AsyncClient, Client, ConfigurationError, Delivery, RateLimitError
 from scripted_server import answer
 from waiting import open_files
 
@@ -31,17 +31,16 @@ def sender(**arguments):
 
 
 @pytest.mark.parametrize("kind", ["path", "text path", "bytes", "file object"])
-def test_a_file_is_taken_as_a_path_bytes_or_a_file_object(call, scripted, tmp_path, kind):
-    server = scripted(answer(body=SOURCE))
+def test_a_file_is_taken_as_a_path_bytes_or_a_file_object(call, service, tmp_path, kind):
     path = tmp_path / "handbook.md"
     path.write_bytes(b"# We open at 9\r\n")
     with path.open("rb") as stream:
         file = {"path": path, "text path": str(path), "bytes": b"# We open at 9\r\n"}.get(
             kind, stream
         )
-        assert call(sender(file=file, filename="handbook.md"), server.url).id == "src_1"
+        assert call(sender(file=file, filename="handbook.md"), service).id
         assert not stream.closed
-    fields, content = parts(server.requests[0])
+    fields, content = parts(service.requests[0])
     assert json.loads(fields.get_content()) == {"name": "Handbook", "collections": ["col_1"]}
     assert fields.get_param("name", header="content-disposition") == "value"
     assert content.get_payload(decode=True) == b"# We open at 9\r\n"
@@ -50,18 +49,17 @@ def test_a_file_is_taken_as_a_path_bytes_or_a_file_object(call, scripted, tmp_pa
     assert content.get_content_type() == "text/markdown"
 
 
-def test_the_fields_can_be_sent_as_plain_form_fields(call, scripted):
-    server = scripted(answer(body=SOURCE))
+def test_the_fields_can_be_sent_as_plain_form_fields(call, service):
     call(
         lambda client: client.upload_source(
             name="Größe", collections=["col_1", "col_2"], file=b"x", content_type="text/plain"
         ),
-        server.url,
+        service,
         upload_encoding="fields",
     )
     sent = [
         (p.get_param("name", header="content-disposition"), p.get_payload(decode=True))
-        for p in parts(server.requests[0])
+        for p in parts(service.requests[0])
     ]
     assert sent == [
         ("name", "Größe".encode()),
@@ -71,12 +69,12 @@ def test_the_fields_can_be_sent_as_plain_form_fields(call, scripted):
     ]
 
 
-def test_a_file_object_is_read_from_where_it_stands_at_each_attempt(call, scripted):
-    server = scripted(answer(429, headers={"Retry-After": "0"}), answer(body=SOURCE))
+def test_a_file_object_is_read_from_where_it_stands_at_each_attempt(call, service):
+    service.fail_next(429, retry_after=0)
     stream = io.BytesIO(b"skipped,sent")
     stream.seek(8)
-    call(sender(file=stream), server.url)
-    bodies = [parts(request)[1].get_payload(decode=True) for request in server.requests]
+    call(sender(file=stream), service)
+    bodies = [parts(request)[1].get_payload(decode=True) for request in service.requests]
     assert bodies == [b"sent", b"sent"]
 
 
@@ -99,67 +97,65 @@ class Pipe(io.RawIOBase):
         return self._stream.read(size)
 
 
-def test_a_stream_that_cannot_seek_is_sent_whole_and_never_again(call, scripted):
+def test_a_stream_that_cannot_seek_is_sent_whole_and_never_again(call, scripted, service):
     server = scripted(answer(body=SOURCE))
     call(sender(file=Pipe(b"x" * 3 * MIB)), server.url)
     assert len(parts(server.requests[0])[1].get_payload(decode=True)) == 3 * MIB
     assert server.requests[0].headers["transfer-encoding"] == "chunked"
-
-    refusing = scripted(answer(429, headers={"Retry-After": "0"}))
-    with pytest.raises(Exception, match="429"):
-        call(sender(file=Pipe(b"x")), refusing.url)
-    assert len(refusing.requests) == 1
+    service.fail_next(429, retry_after=0)
+    with pytest.raises(RateLimitError):
+        call(sender(file=Pipe(b"x")), service)
+    assert len(service.requests) == 1
 
 
 @pytest.mark.parametrize("size", [1, MIB // 2])
-def test_progress_of_a_small_file_is_reported_once(call, scripted, size):
+def test_progress_of_a_small_file_is_reported_once(call, service, size):
     shown = []
     call(
         sender(file=b"x" * size, on_progress=lambda sent, total: shown.append((sent, total))),
-        scripted(answer(body=SOURCE)).url,
+        service,
     )
     assert shown == [(size, size)]
 
 
-def test_progress_begins_anew_with_each_attempt(call, scripted):
-    server = scripted(answer(429, headers={"Retry-After": "0"}), answer(body=SOURCE))
+def test_progress_begins_anew_with_each_attempt(call, service):
+    service.fail_next(429, retry_after=0)
     shown = []
-    call(sender(file=b"x" * MIB, on_progress=lambda sent, _: shown.append(sent)), server.url)
+    call(sender(file=b"x" * MIB, on_progress=lambda sent, _: shown.append(sent)), service)
     assert shown == [MIB // 2, MIB, MIB // 2, MIB]
 
 
-def test_a_path_is_opened_anew_for_each_attempt(call, scripted, tmp_path):
+def test_a_path_is_opened_anew_for_each_attempt(call, service, tmp_path):
     path = tmp_path / "notes.md"
     path.write_bytes(b"first")
 
-    def rewrite(connection):
-        path.unlink()
-        path.write_bytes(b"and longer")
-        answer(429, headers={"Retry-After": "0"})(connection)
+    def rewrite(request):
+        if not request.is_ping:
+            path.unlink()
+            path.write_bytes(b"and longer")
+        return not request.is_ping
 
-    server = scripted(rewrite, answer(body=SOURCE))
-    call(sender(file=path), server.url)
-    sent = [parts(request)[1].get_payload(decode=True) for request in server.requests]
+    service.fail_next(429, retry_after=0, where=rewrite)
+    call(sender(file=path), service)
+    sent = [parts(request)[1].get_payload(decode=True) for request in service.requests]
     assert sent == [b"first", b"and longer"]
 
 
 @pytest.mark.parametrize("size", [1, MIB])
-def test_progress_that_raises_stops_the_upload_with_its_own_error(call, scripted, size):
-    server = scripted(answer(body=SOURCE))
+def test_progress_that_raises_stops_the_upload_with_its_own_error(call, service, size):
 
     def fail(sent: int, total: int | None) -> None:
         raise LookupError("no bar")
 
     with pytest.raises(LookupError, match="no bar"):
-        call(sender(file=b"x" * size, on_progress=fail), server.url)
-    assert server.requests == []
+        call(sender(file=b"x" * size, on_progress=fail), service)
+    assert service.requests == []
 
 
 @pytest.mark.parametrize(("change", "word"), [(-1000, "shrank"), (1000, "grew")])
 def test_a_file_that_changes_while_it_is_sent_is_an_error_and_not_delivered(
-    call, scripted, tmp_path, change, word
+    call, service, tmp_path, change, word
 ):
-    server = scripted(answer(body=SOURCE))
     path = tmp_path / "growing.log"
     path.write_bytes(b"x" * 8 * MIB)
 
@@ -167,9 +163,9 @@ def test_a_file_that_changes_while_it_is_sent_is_an_error_and_not_delivered(
         os.truncate(path, 8 * MIB + change)
 
     with pytest.raises(ConfigurationError, match=word) as caught:
-        call(sender(file=path, on_progress=once), server.url)
+        call(sender(file=path, on_progress=once), service)
     assert caught.value.delivery is Delivery.NOT_DELIVERED
-    assert server.requests == []
+    assert service.requests == []
 
 
 class Changing(io.BytesIO):
@@ -189,16 +185,15 @@ class Changing(io.BytesIO):
 
 
 @pytest.mark.parametrize(("later", "word"), [(10, "shrank"), (30, "grew")])
-def test_a_small_file_that_changes_while_it_is_read_is_not_sent(call, scripted, later, word):
-    server = scripted(answer(body=SOURCE))
+def test_a_small_file_that_changes_while_it_is_read_is_not_sent(call, service, later, word):
     with pytest.raises(ConfigurationError, match=word) as caught:
-        call(sender(file=Changing(20, later)), server.url)
+        call(sender(file=Changing(20, later)), service)
     assert caught.value.delivery is Delivery.NOT_DELIVERED
-    assert server.requests == []
+    assert service.requests == []
 
 
 @pytest.mark.parametrize(("kind", "hops"), [("path", 1), ("bytes", 0), ("bytearray", 0)])
-async def test_a_small_file_needs_one_thread_at_most(scripted, tmp_path, kind, hops):
+async def test_a_small_file_needs_one_thread_at_most(service, tmp_path, kind, hops):
     class Counting(ThreadPoolExecutor):
         submitted = 0
 
@@ -211,10 +206,11 @@ async def test_a_small_file_needs_one_thread_at_most(scripted, tmp_path, kind, h
     path = tmp_path / "small.bin"
     path.write_bytes(b"x" * 2000)
     file = {"path": path, "bytes": b"x" * 2000, "bytearray": bytearray(2000)}[kind]
-    server = scripted(answer(429, headers={"Retry-After": "0"}), answer(body=SOURCE))
-    async with AsyncClient(KEY, server.url) as client:
+    service.fail_next(429, retry_after=0)
+    transport = service.async_transport
+    async with AsyncClient(KEY, "https://service.test", transport=transport) as client:
         await sender(file=file)(client)
-    assert len(server.requests) == 2
+    assert len(service.requests) == 2
     assert threads.submitted == 2 * hops
     assert open_files(tmp_path) == 0
 
@@ -232,11 +228,10 @@ async def test_a_small_file_needs_one_thread_at_most(scripted, tmp_path, kind, h
         (closed(), "closed file"),
     ],
 )
-def test_a_file_that_cannot_be_sent_is_a_clear_error(call, scripted, file, words):
-    server = scripted(answer(body=SOURCE))
+def test_a_file_that_cannot_be_sent_is_a_clear_error(call, service, file, words):
     with pytest.raises(ConfigurationError, match=words):
-        call(sender(file=file), server.url)
-    assert server.requests == []
+        call(sender(file=file), service)
+    assert service.requests == []
 
 
 @pytest.mark.parametrize(
@@ -253,11 +248,11 @@ def test_a_compressed_file_is_not_sent_as_what_is_in_it(filename, content_type):
     assert request.upload.content_type == content_type
 
 
-def test_a_content_type_cannot_smuggle_a_header(call, scripted):
+def test_a_content_type_cannot_smuggle_a_header(call, service):
     with pytest.raises(ConfigurationError, match="media type"):
         call(
             sender(file=b"x", content_type="text/plain\r\nX-Evil: 1"),
-            scripted(answer(body=SOURCE)).url,
+            service,
         )
 
 
@@ -271,12 +266,11 @@ def test_a_content_type_cannot_smuggle_a_header(call, scripted):
         ("nul\0.md", b'filename="nul%00.md"'),
     ],
 )
-def test_a_hostile_file_name_stays_one_name_of_one_part(call, scripted, filename, sent):
-    server = scripted(answer(body=SOURCE))
-    call(sender(file=b"x", filename=filename), server.url)
-    head = server.requests[0].body.split(b"\r\n\r\n")[-2].split(b"\r\n")
+def test_a_hostile_file_name_stays_one_name_of_one_part(call, service, filename, sent):
+    call(sender(file=b"x", filename=filename), service)
+    head = service.requests[0].body.split(b"\r\n\r\n")[-2].split(b"\r\n")
     assert head[-2] == b'Content-Disposition: form-data; name="file"; ' + sent
-    assert [part.get_content_disposition() for part in parts(server.requests[0])] == [
+    assert [part.get_content_disposition() for part in parts(service.requests[0])] == [
         "form-data"
     ] * 2
 
@@ -290,7 +284,6 @@ class OnlyReads:
     "file",
     [lambda: OnlyReads(b"xyz"), lambda: memoryview(b"x_y_z_")[::2], lambda: bytearray(b"xyz")],
 )
-def test_whatever_gives_bytes_is_a_file(call, scripted, file):
-    server = scripted(answer(body=SOURCE))
-    call(sender(file=file()), server.url)
-    assert parts(server.requests[0])[1].get_payload(decode=True) == b"xyz"
+def test_whatever_gives_bytes_is_a_file(call, service, file):
+    call(sender(file=file()), service)
+    assert parts(service.requests[0])[1].get_payload(decode=True) == b"xyz"
