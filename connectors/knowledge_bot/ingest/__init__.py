@@ -30,7 +30,6 @@ from knowledge_bot._extras import require
 from knowledge_bot._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from knowledge_bot.ingest._freshness import Freshness
     from knowledge_bot.ingest._items import File, Item, Text, WebPage
     from knowledge_bot.ingest._ledger import (
         Entry,
@@ -61,7 +60,6 @@ _HOMES = {
     "_schema": ("LedgerError",),
     "_listings": ("Skipped",),
     "_items": ("File", "Item", "Text", "WebPage"),
-    "_freshness": ("Freshness",),
     "_ledger": ("Entry", "LedgerCounts", "Ledger", "PrunePlan", "SupersededSource"),
     "_report": ("IncompleteIngestionError", "Outcome", "Report", "Stop"),
     "_options": ("IngestionOptions",),
@@ -82,7 +80,6 @@ _HOMES = {
 __all__ = [
     "Entry",
     "File",
-    "Freshness",
     "IncompleteIngestionError",
     "Ingestion",
     "IngestionOptions",

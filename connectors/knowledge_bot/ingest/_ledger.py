@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -38,8 +38,6 @@ from knowledge_bot.ingest._store import (
 
 if TYPE_CHECKING:
     from knowledge_bot._client import Client
-    from knowledge_bot.ingest._freshness import Freshness
-    from knowledge_bot.models import Message
 
 _SETTLED_AS_MISSING = "a person found that the service does not have it"
 
@@ -361,33 +359,6 @@ class Ledger:
                     raise LedgerError(f"the ledger has several services, name one: {named}")
                 service = services[0][0] if services else ""
             return PrunePlan.of(connection, normalised_url(service), excluded=excluded)
-
-    def freshness(
-        self, message: "Message | Mapping[str, Any]", *, service: str | None = None
-    ) -> "list[Freshness]":
-        """Return whether the sources that a bot's answer names still say what it was given from.
-
-        Files are looked at now, if they are on this machine; all else is as the ledger knows it. A
-        source is never called current for which that is not certain.
-
-        Args:
-            message: the answer, or its fields as a mapping. Only a service that names the sources
-                of an answer, with their ids, can be asked about.
-            service: as for `gone`.
-
-        Returns:
-            An entry for each source; an empty list if the answer names none.
-
-        Raises:
-            ConfigurationError: `message` is the text of an answer, which names no sources.
-        """
-        if isinstance(message, str):
-            raise ConfigurationError.of("message", "expected a Message or its fields, not a text")
-        from knowledge_bot.ingest._freshness import freshness
-
-        with self._reading() as connection:
-            of = None if service is None else normalised_url(service)
-            return list(freshness(connection, message, of))
 
     def resolve(self, key: str, *, created: bool, source_id: str | None = None) -> Entry:
         """Settle an unknown outcome, after a person looked at the service.

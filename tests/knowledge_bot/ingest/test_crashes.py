@@ -1,4 +1,7 @@
-"""Processes that are killed, ended, or many: what really arrived at the service."""
+"""Processes that are killed, ended, or many: what really arrived at the service.
+
+One of each kind runs always, the others at night.
+"""
 
 import contextlib
 import json
@@ -91,12 +94,13 @@ def wait_for_claims(ledger: Ledger, count: int) -> None:
 
 
 def test_killed_runs_lose_nothing_and_create_nothing_twice():
-    counts = kill_ingestion(kills=4, items=600, concurrency=8, longest=0.5)
-    assert counts.kills == 4
+    counts = kill_ingestion(kills=2, items=300, concurrency=8, longest=0.3)
+    assert counts.kills == 2
     assert (counts.twice, counts.lost) == (0, 0)
     assert counts.most_unknown_per_kill <= 8
 
 
+@pytest.mark.slow
 def test_killed_runs_with_a_ledger_in_postgresql_do_as_well(new_schema):
     counts = kill_ingestion(
         kills=2, items=400, concurrency=8, longest=0.5, ledger_of=lambda path: new_schema()
@@ -114,17 +118,20 @@ def test_a_thousand_killed_runs_lose_nothing_and_create_nothing_twice():
     assert counts.most_unknown_per_kill <= 16
 
 
+@pytest.mark.slow
 def test_killed_runs_that_prune_leave_the_service_as_the_folder_is():
     counts = kill_pruning(kills=12)
     assert counts.kills == 12
     assert counts.right, counts
 
 
+@pytest.mark.slow
 def test_killed_runs_that_prune_with_a_ledger_in_postgresql_do_as_well(new_schema):
     counts = kill_pruning(kills=6, ledger_of=lambda path: new_schema())
     assert counts.right, counts
 
 
+@pytest.mark.slow
 def test_runs_that_prune_while_the_service_is_killed_do_as_well():
     counts = kill_pruning(kills=4, outages=lambda service: [lambda: service_away(service)])
     assert counts.outages == 4
@@ -193,6 +200,7 @@ def stop_in_a_transaction(process: subprocess.Popen[str], address: str) -> None:
     raise AssertionError("it was never in a transaction")
 
 
+@pytest.mark.slow
 def test_a_hangup_that_nohup_ignores_stays_ignored(tmp_path, worker):
     with surviving(tmp_path, 0.01) as server:
         process = worker(server.url, tmp_path / "ledger.db", 300, ignored=signal.SIGHUP)
@@ -202,6 +210,7 @@ def test_a_hangup_that_nohup_ignores_stays_ignored(tmp_path, worker):
     assert (report["created"], report["stopped"]) == (300, None)
 
 
+@pytest.mark.slow
 def test_a_worker_of_a_pool_that_is_ended_records_what_is_under_way_and_ends(tmp_path):
     ledger = Ledger(tmp_path / "ledger.db")
     with surviving(tmp_path, 0.05) as server:
@@ -222,7 +231,9 @@ def test_a_worker_of_a_pool_that_is_ended_records_what_is_under_way_and_ends(tmp
     assert (counts.created, counts.claimed, counts.unknown) == (created, 0, 0)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
+)
 def test_a_second_signal_ends_a_run_that_hangs(tmp_path, worker, number):
     ledger = Ledger(tmp_path / "ledger.db")
     with surviving(tmp_path, 600) as server:
@@ -237,6 +248,7 @@ def test_a_second_signal_ends_a_run_that_hangs(tmp_path, worker, number):
     assert sum(one.created + one.claimed for one in ledger.status()) == 0
 
 
+@pytest.mark.slow
 def test_four_processes_share_the_work_and_create_every_item_once(tmp_path, ledger_address, worker):
     items = 400
     with surviving(tmp_path, 0.01) as server:
@@ -265,6 +277,7 @@ def test_the_claims_of_a_killed_worker_are_unknown_at_once(tmp_path, ledger_addr
         assert (counts.claimed, counts.unknown) == (0, 8)
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_while_another_one_runs_leaves_unknown_what_it_claimed(
     tmp_path, postgresql, worker
 ):
@@ -282,6 +295,7 @@ def test_a_worker_that_dies_while_another_one_runs_leaves_unknown_what_it_claime
         assert (report.unknown, report.elsewhere) == (1, 0)
 
 
+@pytest.mark.slow
 def test_a_run_can_wait_for_what_another_one_is_sending(tmp_path, worker):
     ledger = tmp_path / "ledger.db"
     with surviving(tmp_path, 1) as server:
@@ -293,6 +307,7 @@ def test_a_run_can_wait_for_what_another_one_is_sending(tmp_path, worker):
         assert server.created().total() == 8
 
 
+@pytest.mark.slow
 def test_a_run_can_wait_until_a_dead_machine_is_found_out(tmp_path, postgresql, worker):
     with surviving(tmp_path, 600) as server:
         process = worker(server.url, postgresql, 8, "north", 0, 1)
@@ -303,6 +318,7 @@ def test_a_run_can_wait_until_a_dead_machine_is_found_out(tmp_path, postgresql, 
     assert {one.key for one in report.failures} == {f"item {number}" for number in range(8)}
 
 
+@pytest.mark.slow
 def test_a_run_waits_no_longer_than_it_is_asked_to(tmp_path, worker):
     ledger = tmp_path / "ledger.db"
     with surviving(tmp_path, 600) as server:
@@ -314,6 +330,7 @@ def test_a_run_waits_no_longer_than_it_is_asked_to(tmp_path, worker):
     assert (report.elsewhere, report.created) == (8, 0)
 
 
+@pytest.mark.slow
 def test_a_machine_whose_clock_is_set_back_is_not_taken_for_dead(tmp_path, postgresql, worker):
     with surviving(tmp_path, 1.5) as server:
         first = worker(server.url, postgresql, 16, "north", -3600, 1.5)
@@ -325,6 +342,7 @@ def test_a_machine_whose_clock_is_set_back_is_not_taken_for_dead(tmp_path, postg
     assert sum(report["created"] for report in reports) == 16
 
 
+@pytest.mark.slow
 def test_a_machine_that_is_dead_is_found_out_by_its_lease(tmp_path, postgresql, worker):
     with surviving(tmp_path, 600) as server:
         process = worker(server.url, postgresql, 100, "north", 0, 2)
@@ -335,6 +353,7 @@ def test_a_machine_that_is_dead_is_found_out_by_its_lease(tmp_path, postgresql, 
 
 
 @pytest.mark.parametrize(("items", "transport"), [(100, "httpcore"), (400, "aiohttp")])
+@pytest.mark.slow
 def test_a_run_that_is_killed_before_it_can_send_leaves_nothing_unknown(tmp_path, items, transport):
     """Loading the transport takes long here: nothing may be claimed meanwhile."""
     script = tmp_path / "slow.py"
@@ -366,6 +385,7 @@ def test_a_run_that_is_killed_before_it_can_send_leaves_nothing_unknown(tmp_path
     assert list(ledger.unknown()) == []
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_while_the_service_refuses_leaves_nothing_unknown(tmp_path, worker):
     ledgers = [tmp_path / f"{number}.db" for number in range(2)]
     with socket.socket() as refusing:  # it does not listen, and nobody else gets its port
@@ -381,6 +401,7 @@ def test_a_run_that_is_killed_while_the_service_refuses_leaves_nothing_unknown(t
             assert list(Ledger(ledger).unknown()) == []
 
 
+@pytest.mark.slow
 def test_who_is_dead_is_known_by_process_here_and_by_lease_elsewhere(tmp_path, worker):
     ledger = Ledger(tmp_path / "ledger.db")
     expected = {
