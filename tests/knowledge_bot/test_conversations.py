@@ -540,8 +540,8 @@ def play(service, address, seed, asks, *, workers=4):
     return wrong
 
 
-def test_workers_and_restarts_never_mix_forks(service, shared):
-    assert play(service, str(shared), 1, 60) == []
+def test_workers_and_restarts_never_mix_forks(service, tmp_path):
+    assert play(service, str(tmp_path / "heads.db"), 1, 60) == []
 
 
 @pytest.mark.slow
