@@ -1,7 +1,7 @@
-"""What a program needs that meets strangers on the web, as a client and as a server.
+"""What a program needs that meets strangers on the web.
 
 The embedded service and the sources of ingestion share it, and it imports neither of them: guarded
 fetching (`fetching`, `targets`, `networks`, `inflating`), the text and the main part of a page
-(`charsets`, `html`), a site's rules for crawlers (`robots`), and the bounds of a server's
-connections (`server_connections`). Nothing is loaded here, since each user needs a part of it.
+(`charsets`, `html`), and a site's rules for crawlers (`robots`). Nothing is loaded here, since each
+user needs a part of it.
 """

@@ -30,12 +30,6 @@ def test_nothing_is_shown_without_the_key(http, service, key):
     assert service.requests == []
 
 
-def test_any_of_several_keys_is_right(start):
-    http = start(keys=("one", "two"))
-    for key in ("one", "two"):
-        openai_of(http, key).chat.completions.create(**ASKED)
-
-
 def test_a_callers_key_is_passed_through(start, service):
     http = start(api_key=None, keys=())
     for key in ("key-of-ada", "key-of-ben"):

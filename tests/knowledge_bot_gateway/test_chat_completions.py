@@ -1,5 +1,6 @@
 """`/v1/chat/completions`, as OpenAI's own client sees it: each chat in its own conversation."""
 
+import json
 import threading
 
 import openai
@@ -208,26 +209,14 @@ def test_what_no_bot_can_do_is_refused(client, service, parameter):
     assert asked(service) == []
 
 
-HARMLESS = {
-    "temperature": 0.2,
-    "top_p": 0.9,
-    "max_tokens": 10,
-    "max_completion_tokens": 10,
-    "n": 1,
-    "seed": 7,
-    "user": "ada",
-    "store": False,
-    "metadata": {"purpose": "test"},
-    "presence_penalty": 0.1,
-    "frequency_penalty": 0.1,
-    "logit_bias": {"1": 1},
-    "parallel_tool_calls": True,
-    "reasoning_effort": "low",
-    "service_tier": "auto",
-    "response_format": {"type": "text"},
-    "tools": [],
-    "tool_choice": "none",
-}
+# As clients send them, whether or not anybody asked for it.
+HARMLESS = json.loads("""{
+    "temperature": 0.2, "top_p": 0.9, "max_tokens": 10, "max_completion_tokens": 10, "n": 1,
+    "seed": 7, "user": "ada", "store": false, "metadata": {"purpose": "test"},
+    "presence_penalty": 0.1, "frequency_penalty": 0.1, "logit_bias": {"1": 1},
+    "parallel_tool_calls": true, "reasoning_effort": "low", "service_tier": "auto",
+    "response_format": {"type": "text"}, "tools": [], "tool_choice": "none"
+}""")
 
 
 def test_what_steers_a_language_model_changes_nothing(client, service):
@@ -265,32 +254,27 @@ def test_an_image_before_the_question_is_told_as_one(client, service):
     ]
 
 
+SAID = '"messages": [{"role": "user", "content": "x"}]'
 BAD = [
-    b"",
-    b"{",
-    b"[]",
-    b'"text"',
-    b"\xff\xfe",
-    b'{"model": "bot_guide"}',
-    b'{"model": 1, "messages": [{"role": "user", "content": "x"}]}',
-    b'{"model": "bot_guide", "messages": []}',
-    b'{"model": "bot_guide", "messages": [1]}',
-    b'{"model": "bot_guide", "messages": [{"role": "king", "content": "x"}]}',
-    b'{"model": "bot_guide", "messages": [{"role": "user"}]}',
-    b'{"model": "bot_guide", "messages": [{"role": "user", "content": 7}]}',
-    b'{"model": "bot_guide", "messages": [{"role": "user", "content": ["x"]}]}',
-    b'{"model": "bot_guide", "messages": [{"role": "user", "content": [{"type": "text"}]}]}',
-    b'{"model": "bot_guide", "messages": [{"role": "user", "content": "  "}]}',
-    b'{"model": "bot_guide", "messages": [{"role": "assistant", "content": null}]}',
-    b'{"model": "bot_guide", "messages": [{"role": "user", "content": "x"}], "stop": [""]}',
-    b'{"model": "bot_guide", "messages": [{"role": "user", "content": "x"}], "stream": "yes"}',
-    b'{"model": "bot_guide", "messages": [{"role": "user", "content": "x"}], "conversation": {}}',
-    (
-        b'{"model": "bot_guide", "messages": [{"role": "user", "content": "x"}], "metadata": {'
-        b'"conversation_id": 5}}'
+    *("", "{", "[]", '"text"', '{"model": "bot_guide"}', f'{{"model": 1, {SAID}}}'),
+    *(
+        f'{{"model": "bot_guide", "messages": [{messages}]}}'
+        for messages in (
+            *("", "1", '{"role": "king", "content": "x"}', '{"role": "user"}'),
+            *('{"role": "user", "content": 7}', '{"role": "user", "content": ["x"]}'),
+            '{"role": "user", "content": [{"type": "text"}]}',
+            *('{"role": "user", "content": "  "}', '{"role": "user", "content": "\\ud800"}'),
+            '{"role": "assistant", "content": null}',
+        )
     ),
-    b'{"model": "bot_guide", "messages": [{"role": "user", "content": "x"}], "conversation": "x"}',
-    b'{"model": "bot_guide", "messages": [{"role": "user", "content": "\\ud800"}]}',
+    *(
+        f'{{"model": "bot_guide", {SAID}, {option}}}'
+        for option in (
+            *('"stop": [""]', '"stream": "yes"', '"conversation": {}', '"conversation": "x"'),
+            '"metadata": {"conversation_id": 5}',
+        )
+    ),
+    b"\xff\xfe",
 ]
 
 

@@ -137,15 +137,9 @@ async def test_tools_tell_what_they_do(service):
         assert tool.annotations.open_world_hint is True
         assert tool.annotations.read_only_hint is not name.startswith("add_")
         assert tool.annotations.idempotent_hint is name.startswith(("list_", "search", "fetch"))
-    assert set(tools["ask_bot"].input_schema["properties"]) == {
-        "bot",
-        "question",
-        "conversation_id",
-    }
-    assert set(tools["ask_bot_guide"].input_schema["properties"]) == {
-        "question",
-        "conversation_id",
-    }
+    taken = {"question", "conversation_id"}
+    assert set(tools["ask_bot"].input_schema["properties"]) == {"bot", *taken}
+    assert set(tools["ask_bot_guide"].input_schema["properties"]) == taken
     assert tools["ask_bot_guide"].input_schema["required"] == ["question"]
 
 

@@ -174,18 +174,10 @@ def test_images_and_results_of_tools_are_refused(client, service):
 
 
 def test_what_steers_a_language_model_changes_nothing(client, service):
+    steering = {"temperature": 0.1, "max_output_tokens": 5, "reasoning": {"effort": "low"}}
+    more = {"store": True, "user": "ada", "truncation": "auto", "parallel_tool_calls": False}
     response = client.responses.create(
-        model=BOT,
-        input="Who opens?",
-        temperature=0.1,
-        max_output_tokens=5,
-        store=True,
-        user="ada",
-        metadata={"a": "b"},
-        reasoning={"effort": "low"},
-        truncation="auto",
-        parallel_tool_calls=False,
-        text={"format": {"type": "text"}},
+        model=BOT, input="Who opens?", metadata={"a": "b"}, **steering, **more
     )
     assert response.status == "completed"
     assert response.usage.total_tokens == 0

@@ -10,22 +10,14 @@ import traceback
 import tracemalloc
 import zlib
 from contextlib import closing
-from ipaddress import ip_network
 
 import pytest
 
+from fetches import LOOPBACK, reason
 from knowledge_bot_web.errors import FetchError, NoAnswerError
 from knowledge_bot_web.fetching import Fetcher, FetchPolicy, Validators, fetch
 from knowledge_bot_web.targets import Target
 from page_server import answer, redirect, serving
-
-LOOPBACK = FetchPolicy(allow=(ip_network("127.0.0.1/32"),), timeout=10.0)
-
-
-def reason(url, policy=None):
-    with pytest.raises(FetchError) as caught:
-        fetch(url, policy=policy or FetchPolicy())
-    return str(caught.value)
 
 
 def shown(error):
@@ -79,23 +71,12 @@ def test_a_header_can_replace_what_is_sent_by_default(server):
     assert server.requests[0].lower().count("user-agent") == 1
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("Host", "s3cret"),
-        ("Content-Length", "s3cret"),
-        ("Transfer-Encoding", "s3cret"),
-        ("Accept-Encoding", "s3cret"),
-        ("X Y", "s3cret"),
-        ("X:", "s3cret"),
-        ("", "s3cret"),
-        ("X-Ü", "s3cret"),
-        ("X", "s3cret\r\nInjected: 1"),
-        ("X", "s3cret\0"),
-        ("X", "s3cret€"),
-        ("X", "s3cret\ud800"),
-    ],
-)
+RESERVED = ("Host", "Content-Length", "Transfer-Encoding", "Accept-Encoding")
+UNUSABLE = [(name, "s3cret") for name in (*RESERVED, "X Y", "X:", "", "X-Ü")]
+UNUSABLE += [("X", f"s3cret{end}") for end in ("\r\nInjected: 1", "\0", "€", "\ud800")]
+
+
+@pytest.mark.parametrize(("name", "value"), UNUSABLE)
 def test_an_unusable_header_is_named_and_its_value_shown_nowhere(name, value, server):
     with pytest.raises(FetchError) as caught:
         fetch(server.url(), [(name, value)], LOOPBACK)
@@ -117,21 +98,17 @@ def test_proxies_of_the_environment_are_not_used(server, monkeypatch):
     assert fetch(server.url(), policy=LOOPBACK).body == b"<p>hello"
 
 
+STATUSES = {
+    "there is no page": ["404 Not Found", "410 Gone"],
+    "permission": ["401 Unauthorized", "403 Forbidden"],
+    "too many requests": ["429 Too Many Requests"],
+    "failed": ["500 Internal Server Error", "503 Service Unavailable"],
+    "with status": ["204 No Content", "304 Not Modified", "302 Found", "418 Teapot"],
+}
+
+
 @pytest.mark.parametrize(
-    ("status", "part"),
-    [
-        ("404 Not Found", "there is no page"),
-        ("410 Gone", "there is no page"),
-        ("401 Unauthorized", "permission"),
-        ("403 Forbidden", "permission"),
-        ("429 Too Many Requests", "too many requests"),
-        ("500 Internal Server Error", "failed"),
-        ("503 Service Unavailable", "failed"),
-        ("204 No Content", "status 204"),
-        ("304 Not Modified", "status 304"),
-        ("302 Found", "status 302"),
-        ("418 Teapot", "status 418"),
-    ],
+    ("status", "part"), [(one, part) for part, all_of_it in STATUSES.items() for one in all_of_it]
 )
 def test_a_status_that_is_no_page_becomes_a_reason(status, part, server):
     server.answers["/"] = answer(b"", status=status)
@@ -140,19 +117,13 @@ def test_a_status_that_is_no_page_becomes_a_reason(status, part, server):
     assert "s3cret" not in sentence
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "text/plain",
-        "TEXT/HTML;charset=x",
-        "text/markdown",
-        "application/xhtml+xml",
-        "application/atom+xml",
-        "application/json",
-        "application/pdf",
-        "",
-    ],
-)
+READABLE = [
+    *("text/plain", "TEXT/HTML;charset=x", "text/markdown", "application/xhtml+xml"),
+    *("application/atom+xml", "application/json", "application/pdf"),
+]
+
+
+@pytest.mark.parametrize("kind", [*READABLE, ""])
 def test_pages_and_documents_are_accepted(kind, server):
     server.answers["/"] = answer(kind=kind)
     assert fetch(server.url(), policy=LOOPBACK).kind == kind.partition(";")[0].lower()
@@ -166,20 +137,20 @@ def test_other_content_is_refused_by_its_type(kind, server):
     assert kind in reason(server.url(), LOOPBACK)
 
 
-@pytest.mark.parametrize(
-    ("coding", "packed"),
-    [
-        ("gzip", gzip.compress(b"page" * 100)),
-        ("x-gzip", gzip.compress(b"page" * 50) + gzip.compress(b"page" * 50)),
-        ("deflate", zlib.compress(b"page" * 100)),
-        ("deflate", zlib.compress(b"page" * 100, wbits=-15)),
-        ("identity", b"page" * 100),
-    ],
-    ids=["gzip", "two gzip members", "zlib", "bare deflate", "identity"],
-)
+PAGE = b"page" * 100
+CODINGS = {
+    "gzip": ("gzip", gzip.compress(PAGE)),
+    "two gzip members": ("x-gzip", gzip.compress(PAGE[:200]) + gzip.compress(PAGE[200:])),
+    "zlib": ("deflate", zlib.compress(PAGE)),
+    "bare deflate": ("deflate", zlib.compress(PAGE, wbits=-15)),
+    "identity": ("identity", PAGE),
+}
+
+
+@pytest.mark.parametrize(("coding", "packed"), CODINGS.values(), ids=CODINGS)
 def test_a_compressed_page_is_unpacked(coding, packed, server):
     server.answers["/"] = answer(packed, f"Content-Encoding: {coding}")
-    assert fetch(server.url(), policy=LOOPBACK).body == b"page" * 100
+    assert fetch(server.url(), policy=LOOPBACK).body == PAGE
 
 
 @pytest.mark.parametrize(
