@@ -31,16 +31,6 @@ CIRCLES = [
         for name in ("checks", "operators", "operators.checks", "sensors")
     },
 ]
-USERS_OF_THE_SERVICES_INSIDES = {
-    "tests/benchmarks/service_answers.py",
-    "tests/benchmarks/service_load.py",
-    "tests/benchmarks/service_ranking.py",
-    "tests/benchmarks/service_typed_questions.py",
-    "tests/docs/test_blocks.py",
-    "tests/docs/test_settings.py",
-    "tests/llama_index_knowledge_bot/test_prompts.py",
-    "tests/support/kill_pruning.py",
-}
 
 
 @cache
@@ -104,7 +94,7 @@ def test_nobody_imports_the_insides_of_the_service():
         for module in imported(tree)
         if module.startswith("knowledge_bot_service.")
     }
-    assert inside - USERS_OF_THE_SERVICES_INSIDES == set()
+    assert inside == set()
 
 
 def test_the_lock_names_hashes_and_no_registry():

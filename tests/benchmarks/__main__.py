@@ -1,8 +1,8 @@
 """Runs the benchmarks and writes what they measured: `scripts/benchmark [topic …]`.
 
-Each topic is a file of this folder and runs in a process of its own. Its tables are printed, and
-its figures written to results.json, from which docs/figures.md is made; the summary at the end
-holds each figure beside its bound.
+Each topic is a file of this folder, or of `service/tests/benchmarks`, and runs in a process of its
+own. Its tables are printed, and its figures written to results.json, from which docs/figures.md is
+made; the summary at the end holds each figure beside its bound.
 """
 
 import argparse
@@ -17,6 +17,8 @@ from typing import Any
 from measuring import Figure, print_table, told
 
 FOLDER = Path(__file__).parent
+# What measures the service from its insides is beside its tests.
+OF_THE_SERVICE = FOLDER.parents[1] / "service" / "tests" / "benchmarks"
 RESULTS = FOLDER / "results.json"
 # Airflow does not share an environment with what the other topics compare with, and PostgreSQL's
 # wheel is in the project's alone.
@@ -30,7 +32,7 @@ NOT_TOPICS = {"__main__", "answering_server", "measuring"} | BY_HAND
 
 def main() -> int:
     """Run the topics that the command line names, or all; exit with 1 where a bound is missed."""
-    topics = sorted({file.stem for file in FOLDER.glob("*.py")} - NOT_TOPICS)
+    topics = sorted(set(topic_files()) - NOT_TOPICS)
     parser = argparse.ArgumentParser(prog="scripts/benchmark", description=__doc__)
     parser.add_argument("topics", nargs="*", metavar="topic", help=", ".join(topics))
     wanted = parser.parse_args().topics or topics
@@ -57,13 +59,19 @@ def main() -> int:
     return 1 if failed or any(figure.kept is False for _, figure in figures) else 0
 
 
+def topic_files() -> dict[str, Path]:
+    """Return the file of each topic."""
+    return {file.stem: file for place in (FOLDER, OF_THE_SERVICE) for file in place.glob("*.py")}
+
+
 def run(topic: str) -> dict[str, Any] | None:
     """Run one topic in a process of its own; return what it measured, None where it failed."""
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder, "result.json")
         python = PROJECT if topic.startswith(OF_THE_PROJECT) else sys.executable
-        command = [str(python), str(FOLDER / f"{topic}.py"), "--json", str(output)]
-        if subprocess.run(command, check=False).returncode != 0 or not output.exists():
+        command = [str(python), str(topic_files()[topic]), "--json", str(output)]
+        env = os.environ | {"PYTHONPATH": str(FOLDER)}
+        if subprocess.run(command, env=env, check=False).returncode != 0 or not output.exists():
             return None
         result: dict[str, Any] = json.loads(output.read_text(encoding="utf-8"))
         return result

@@ -16,7 +16,7 @@ import yaml
 
 from docs.pages import PAGES, ROOT, blocks, name_of
 from docs.services import Services, environment, kind_of
-from knowledge_bot_service.config.settings import parse_settings
+from knowledge_bot_service import LocalService
 from pseudo_terminal import terminal
 from record_terminal import Screen
 
@@ -75,7 +75,7 @@ def test_a_block_can_be_read(page, block):
         case "toml":
             settings = tomllib.loads(block.text)
             if block.file == "kbot.toml":
-                parse_settings(settings, origin=name_of(page))
+                LocalService(settings=settings)  # a SettingsError says what is wrong
         case "console" | "bash":
             code = re.sub(r"^\$ ", "", block.text, flags=re.MULTILINE)
             if block.language == "bash" or "$ " not in block.text:

@@ -30,7 +30,6 @@ from pathlib import Path
 from knowledge_bot import Client
 from knowledge_bot.ingest import Ledger, from_folder, ingest
 from knowledge_bot_service import LocalService
-from knowledge_bot_service.config.folder import database_file
 from postgresql_server import PostgreSQL
 
 FILES = 40
@@ -217,7 +216,8 @@ def interrupt(counts: Counts, child: int, longest: float, outages: Sequence[Outa
 def texts(service: LocalService) -> list[str]:
     """Return the texts that the service answers from."""
     query = "SELECT text FROM passage WHERE source NOT IN (SELECT source FROM removal)"
-    with contextlib.closing(sqlite3.connect(database_file(service.data), timeout=30)) as connection:
+    database = service.data / "knowledge.sqlite3"
+    with contextlib.closing(sqlite3.connect(database, timeout=30)) as connection:
         return [text.strip() for (text,) in connection.execute(query)]
 
 

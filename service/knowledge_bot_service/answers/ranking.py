@@ -1,7 +1,7 @@
 """How well a passage answers a question: three numbers, and one vector of weights.
 
-`tests/benchmarks/service_ranking.py` fits the weights on halves of the question sets, and prints
-what each number is worth.
+`service/tests/benchmarks/service_ranking.py` fits the weights on halves of the question sets, and
+prints what each number is worth.
 """
 
 import functools

@@ -56,32 +56,6 @@ def sources(http, name):
 
 
 @pytest.mark.parametrize(
-    ("path", "value"),
-    [("/sources/write", TEXT), ("/sources/webpage", PAGE), ("/messages", QUESTION)],
-)
-def test_the_same_request_gets_the_first_answer_again(http, path, value):
-    key = uuid7()
-    first = post(http, path, value, key)
-    assert (first.status_code, first.headers[KEY]) == (200, key)
-    assert REPLAYED not in first.headers
-    for sent in (key, f'"{key}"'):
-        again = post(http, path, value, sent)
-        assert (again.status_code, again.headers[KEY]) == (200, sent)
-        assert again.headers[REPLAYED] == "true"
-        assert again.json() == first.json()
-        assert again.headers["Content-Type"] == first.headers["Content-Type"]
-    if path == "/messages":
-        conversation = value_of(first)["conversation_id"]
-        root = str(http.base_url).removesuffix("/public/v1/")
-        rows = http.get(f"{root}/page/bots/bot_one/conversations/{conversation}").json()["rows"]
-        assert [row["id"] for row in rows] == [value_of(first)["id"]]
-    # Two texts that are equal are two texts.
-    other = post(http, path, value, uuid7())
-    assert value_of(other)["id"] != value_of(first)["id"]
-    assert KEY not in post(http, path, value).headers
-
-
-@pytest.mark.parametrize(
     ("path", "value", "change"),
     [
         ("/sources/write", TEXT, {"name": "Other"}),
@@ -113,17 +87,6 @@ def test_a_key_is_one_for_all_paths(http):
     assert upload(http, key).status_code == 422
 
 
-def test_the_order_of_collections_and_spaces_in_json_are_no_difference(http):
-    key = uuid7()
-    value = TEXT | {"collections": ["col_one", "col_two"]}
-    first = post(http, "/sources/write", value, key)
-    value["collections"] = ["col_two", "col_one", "col_two"]
-    assert post(http, "/sources/write", value, key).json() == first.json()
-    body = '{ "value" :' + first.request.content.decode()[len('{"value":') :]
-    headers = {KEY: key, "Content-Type": "application/json"}
-    assert http.post("/sources/write", content=body, headers=headers).json() == first.json()
-
-
 def test_an_upload_is_compared_by_its_parts_and_leaves_no_second_file(service, http):
     key = uuid7()
     first = upload(http, key)
@@ -140,33 +103,6 @@ def test_an_upload_is_compared_by_its_parts_and_leaves_no_second_file(service, h
     assert upload(http, uuid7(WEEK + 60)).status_code == 412
     service.wait_until_ready()
     assert not list((service.data / "material").iterdir())
-
-
-@pytest.mark.parametrize(
-    "keys", [("",), ('""',), ("k" * 256,), ("one", "two"), ("one", "one"), ("one, two",)]
-)
-def test_what_is_no_key_is_a_400(http, keys):
-    name = f"Text {uuid.uuid4()}"
-    response = post(http, "/sources/write", TEXT | {"name": name}, *keys)
-    assert problem_of(response, 400)["code"] == "invalid_request"
-    assert sources(http, name) == []
-
-
-@pytest.mark.parametrize("key", ["k" * 255, f'"{"q" * 255}"', "7", "ß", "a key"])
-def test_any_other_key_is_honoured(http, key):
-    headers = [(KEY.encode(), key.encode("latin-1"))]
-    answers = [http.post("/sources/write", json={"value": TEXT}, headers=headers) for _ in range(2)]
-    assert value_of(answers[0]) == value_of(answers[1])
-    assert answers[1].headers[REPLAYED] == "true"
-
-
-def test_a_key_that_is_too_old_is_never_executed(http):
-    name = f"Text {uuid.uuid4()}"
-    response = post(http, "/sources/write", TEXT | {"name": name}, uuid7(WEEK + 60))
-    assert problem_of(response, 412)["code"] == "idempotency_key_expired"
-    assert KEY in response.headers
-    assert sources(http, name) == []
-    assert post(http, "/sources/write", TEXT | {"name": name}, uuid7(WEEK - 60)).is_success
 
 
 def with_wrong_key(http):
@@ -207,23 +143,6 @@ def test_other_methods_take_no_key(http):
         response = http.request(method, path, json={"value": body}, headers={KEY: key})
         assert response.status_code == 200
         assert KEY not in response.headers
-
-
-def test_of_requests_at_once_one_is_done(service, http):
-    for number in range(5):
-        name, key = f"At once {number}", uuid7()
-        together = threading.Barrier(8)
-
-        def send(name=name, key=key, together=together):
-            with client_of(service) as mine:
-                together.wait()
-                return post(mine, "/sources/write", TEXT | {"name": name}, key)
-
-        with ThreadPoolExecutor(8) as pool:
-            answers = [one.result() for one in [pool.submit(send) for _ in range(8)]]
-        assert len({value_of(answer)["id"] for answer in answers}) == 1
-        assert sum(REPLAYED in answer.headers for answer in answers) == 7
-        assert len(sources(http, name)) == 1
 
 
 def test_keys_outlive_the_service_and_are_forgotten_when_they_may_be(tmp_path):

@@ -246,6 +246,7 @@ def test_a_source_is_deleted_while_it_is_read(http, fresh):
     assert time.monotonic() - started < 4
 
 
+@pytest.mark.slow
 def test_a_removal_goes_on_after_the_service_was_killed(tmp_path):
     with LocalService(tmp_path / "data", collections=COLLECTIONS, bots=BOTS) as service:
         with client_of(service) as http:
@@ -366,39 +367,6 @@ def test_only_the_revision_that_is_meant_is_changed(http, fresh):
     fresh.wait_until_ready()
 
 
-def test_a_replacement_whose_answer_was_lost_is_answered_as_done(http, fresh):
-    source = add_text(http, "Rules", "Nobody sings in the lift.")["id"]
-    fresh.wait_until_ready()
-    first = http.get(f"/sources/{source}").headers["ETag"]
-    second = replace(http, source, "Somebody sings.", If_Match=first).headers["ETag"]
-    again = replace(http, source, "Somebody sings.", If_Match=first)
-    assert (again.status_code, again.headers["ETag"]) == (200, second)
-    fresh.wait_until_ready()
-    again = replace(http, source, "Somebody sings.", If_Match=first)
-    assert (again.headers["ETag"], value_of(again)["status"]) == (second, "ready")
-    problem_of(replace(http, source, "Somebody sings.", "Other", If_Match=first), 412)
-    # The boundary of a form is another one each time.
-    form = {"name": "Rules", "collections": ["col_two", "col_one"]}
-    tags = set()
-    for _ in range(2):
-        response = http.put(
-            f"/sources/{source}/upload",
-            data=form,
-            files={"file": ("rules.txt", b"They sing in turns.")},
-            headers={"If-Match": second},
-        )
-        tags.add(response.raise_for_status().headers["ETag"])
-        form["collections"].reverse()
-    assert len(tags) == 1
-    third = tags.pop()
-    fourth = replace(http, source, "Somebody sings.", If_Match=third).headers["ETag"]
-    # It has been the newest, and is not any more.
-    problem_of(replace(http, source, "Somebody sings.", If_Match=first), 412)
-    assert fourth not in {first, second, third}
-    fresh.wait_until_ready()
-    assert not list((fresh.data / "material").iterdir())
-
-
 def test_a_source_is_renamed_without_being_read_again(http, fresh):
     source = add_text(http, "Opening", "The library opens at nine on Saturdays.")["id"]
     fresh.wait_until_ready()
@@ -462,6 +430,7 @@ def test_the_last_of_several_replacements_wins(http, fresh):
     assert fresh.sources() == []
 
 
+@pytest.mark.slow
 def test_a_replacement_survives_a_crash(tmp_path):
     with LocalService(tmp_path / "data", collections=COLLECTIONS, bots=BOTS) as service:
         with client_of(service) as http:
@@ -513,24 +482,6 @@ CHANGES = [
     ("PUT", "/webpage"),
     ("PUT", "/upload"),
 ]
-
-
-@pytest.mark.parametrize("role", ["read", "write"])
-def test_a_key_that_may_not_manage_changes_nothing(tmp_path, role):
-    key = {"name": "other", "role": role, "key": "key-of-another"}
-    with (
-        own_service(tmp_path / "data", keys=[key]) as service,
-        client_of(service) as http,
-    ):
-        source = add_text(http, "Kept", "The kept text.")["id"]
-        http.headers["X-API-KEY"] = "key-of-another"
-        for method, path in CHANGES:
-            problem = problem_of(http.request(method, f"/sources/{source}{path}"), 403)
-            assert problem["code"] == "forbidden"
-            assert "manage" in problem["message"]
-        assert page(http, "about").json()["role"] == role
-        assert "manage" not in http.get("/ping").headers["Knowledge-Bot-Extensions"]
-        assert standing(http, source)["name"] == "Kept"
 
 
 @pytest.mark.parametrize("source", ["src_" + "0" * 24, "x", "%00", "src_" + "x" * 300])
@@ -592,6 +543,7 @@ def test_a_conversation_of_another_bot_is_not_shown(anyones):
         assert problem_of(page(anyones, path), 404)["code"].startswith("unknown_")
 
 
+@pytest.mark.slow
 def test_a_question_is_answered_from_one_of_the_texts_whatever_is_replaced(http, fresh):
     # Each text says two things; what an answer says of one must be of the same text as the other.
     source = add_text(http, "Depot", depot(0))["id"]

@@ -1,6 +1,7 @@
 """What passages are ranked by: fits the weights, and prints what each number is worth.
 
-`python tests/benchmarks/service_ranking.py FOLDER`, where FOLDER has the data folders that the
+`python service/tests/benchmarks/service_ranking.py FOLDER` with `tests/benchmarks` in PYTHONPATH,
+where FOLDER has the data folders that the
 service left of the question sets: FOLDER/museum for `questions/everyday/museum`, and so on. Needs
 numpy. For each question, the best 40 passages are found; a passage is right if it has one of each
 group of words. The weights are fitted on every second question, each set as much as any other, and

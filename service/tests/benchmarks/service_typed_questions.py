@@ -3,10 +3,9 @@
 Everyday questions to the notes of three offices, in other words than the notes to two, and in five
 languages, questions to Turkish texts, and how-to questions to the documentation of projects:
 `questions/` has the notes, the texts and all questions, and its README says what each set is. The
-documentation is not in the repository: `python tests/benchmarks/service_typed_questions.py FOLDER`
-measures how-to questions where FOLDER has a folder with the documentation that NAME.json of
-`questions/how-to/` or `questions/other-words/` names, by the same NAME; a question's `source` is a
-path in it.
+documentation is not in the repository: how-to questions are measured where a FOLDER that is given
+has a folder with the documentation that NAME.json of `questions/how-to/` or
+`questions/other-words/` names, by the same NAME; a question's `source` is a path in it.
 
 The everyday questions to the museum and the clinic were typed from a list of facts, by somebody who
 had not read the notes. These two, black, hatch, jupyterlab and mkdocs were looked at while the

@@ -1,12 +1,13 @@
 """Every setting of the embedded service has its row in the reference."""
 
 import re
+from pathlib import Path
 
 import pytest
 
-from docs.pages import DOCS
 from knowledge_bot_service.config import settings
 
+DOCS = Path(__file__).parents[3] / "docs"
 SECTIONS = {
     settings.ServiceConfiguration: "",
     settings.LimitSettings: "",

@@ -1,6 +1,6 @@
 """What the embedded service stands: its start, many clients, a long text, many passages, and more.
 
-`python tests/benchmarks/service_load.py`; with `--full`, the sizes that the bounds are for (minutes
+`scripts/benchmark service_load`; with `--full`, the sizes that the bounds are for (minutes
 more). Over HTTP, through our client, with the service in a process of its own. Figures are of this
 machine at this moment; the table tells its load.
 """
