@@ -34,10 +34,13 @@ class Seen:
     Attributes:
         calls: how many calls each function of ours got, by module and name.
         threads: the names of the threads that anything ran in.
+        moves: how often a call is one of another module than the call before it in its thread.
     """
 
     def __init__(self) -> None:
         self.calls: Counter[tuple[str, str]] = Counter()
+        self.moves = 0
+        self._last: dict[str, Path] = {}
         self.threads: set[str] = set()
         # Held, so that no later frame gets the identity of one that is gone.
         self._frames: dict[int, FrameType] = {}
@@ -51,6 +54,9 @@ class Seen:
         file = Path(frame.f_code.co_filename)
         name = frame.f_code.co_name
         if file.is_relative_to(OURS) and name not in NO_CALLS:
+            thread = threading.current_thread().name
+            self.moves += self._last.get(thread, file) != file
+            self._last[thread] = file
             self.calls[str(file.relative_to(OURS)), name] += 1
 
     @property
@@ -102,6 +108,8 @@ def main() -> None:
     ]
     figures = [
         Figure("modules that one question passes through", len(asked.modules), 8),
+        Figure("calls of ours for one question", asked.calls.total(), 50),
+        Figure("moves between modules for one question", asked.moves, 14),
         Figure("modules that one awaited question passes through", len(awaited.modules), 8),
         Figure("modules that one file passes through", len(modules), 16),
         Figure("calls of ours for one file", seen.calls.total(), 200),

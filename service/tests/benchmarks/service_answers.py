@@ -1,8 +1,9 @@
 """How well the embedded service answers, over HTTP, through our client.
 
 `python service/tests/benchmarks/service_answers.py FOLDER` with `tests/benchmarks` in PYTHONPATH,
-or `scripts/benchmark service_answers` with the folder's name in KNOWLEDGE_BOT_QUESTION_SETS, where the folder has public question sets: squad-half.json,
-off-topic.json, follow-ups.json and xquad-LANGUAGE.json. Every figure is told for all questions and
+or `scripts/benchmark service_answers` with the folder's name in KNOWLEDGE_BOT_QUESTION_SETS. The
+folder has public question sets: squad-half.json, off-topic.json, follow-ups.json and
+xquad-LANGUAGE.json. Every figure is told for all questions and
 for two halves of the articles: what was chosen by looking at one half must hold on the other.
 """
 

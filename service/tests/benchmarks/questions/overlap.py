@@ -2,10 +2,10 @@
 
 `python service/tests/benchmarks/questions/overlap.py [FOLDER]` prints for each set the mean share
 of a question's content words that the answering note, or its name, has: 1.0 is a question in the
-note's own words. Words match if they begin alike, as `parks` and `parking` do; those of function-words.txt
-are not content. A question whose note is missing, or does not have a word of each group of its
-right answer, is printed, and the exit code is then 1. With FOLDER, the how-to questions are
-measured by the passage around their `place` in the documentation that FOLDER has.
+note's own words. Words match if they begin alike, as `parks` and `parking` do; those of
+function-words.txt are not content. A question whose note is missing, or does not have a word of
+each group of its right answer, is printed, and the exit code is then 1. With FOLDER, the how-to
+questions are measured by the passage around their `place` in the documentation that FOLDER has.
 """
 
 import json
