@@ -22,7 +22,7 @@ from weakref import WeakKeyDictionary
 from knowledge_bot import __version__
 from knowledge_bot._configuration import API_KEY_VARIABLE, Configuration, Secret, check_limits
 from knowledge_bot._endpoints import AsyncDriver, Endpoints, Request, SyncDriver, identifier
-from knowledge_bot._extensions import Announced
+from knowledge_bot._extensions import Announced, announced_by
 from knowledge_bot._responses import ACCEPT_ENCODING, LARGEST_ANSWER, outcome_of
 from knowledge_bot._retries import Attempt, Failure, Steps, retry_policy
 from knowledge_bot._tracing import IS_WANTED, CallSpan, Tracing, active_tracing
@@ -80,10 +80,13 @@ class _Connections:
         self.transport, self.destination = transport, destination
         self.given = given
         self.closed: bool = False
-        self.announced = Announced()
-        fixed = [*_HEADERS]
+        fixed, plain = [*_HEADERS], ""
         if key is not None:
-            fixed.append(("X-API-KEY", key.get_secret_value()))
+            plain = key.get_secret_value()
+            fixed.append(("X-API-KEY", plain))
+        # What is at an address through a transport of the user's, only that transport knows.
+        alone = given or bool(STANDING_IN)
+        self.announced = Announced() if alone else announced_by(destination.base_url, hash(plain))
         # A bound method, so that neither `vars` nor a traceback shows the key.
         self.headers: Callable[[], list[tuple[str, str]]] = fixed.copy
 

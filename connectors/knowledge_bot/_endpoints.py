@@ -238,7 +238,7 @@ class Endpoints:
     def extensions() -> Request[Extensions]:
         """Return what the service can beyond the interface, as it announces it to this API key.
 
-        It is asked once an hour, together with every other client of these connections; a `ping`
+        A process asks once an hour, for all clients with this address and API key; a `ping`
         asks it as well.
 
         Returns:

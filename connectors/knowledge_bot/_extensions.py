@@ -1,9 +1,10 @@
 """What a service can beyond the interface, as it announces it (docs/extensions.md), and keys.
 
-A client asks once an hour, and remembers the answer for all that share its connections. What is
-not announced is never tried.
+A process asks once an hour, and remembers the answer by the service's address and the API key. What
+is not announced is never tried.
 """
 
+import functools
 import logging
 import math
 import os
@@ -85,6 +86,16 @@ class Announced:
             )
         known = self.extensions or {}
         self.extensions = MappingProxyType({k: v for k, v in known.items() if k != "idempotency"})
+
+
+@functools.lru_cache(maxsize=1024)
+def announced_by(address: str, key: int) -> Announced:  # noqa: ARG001 - it is one for each pair
+    """Return what this process knows of the service at an address, as seen by a key's holder.
+
+    It belongs to the service and not to a client: one made for each task or request asks no ping
+    more. `key` is the hash of the API key.
+    """
+    return Announced()
 
 
 def check_announced(needs: tuple[str, ...], what: object, extensions: Extensions) -> None:

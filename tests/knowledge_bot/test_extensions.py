@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from calls import KEY, SOURCE, ask, create, passage, read, settled, upload
 from knowledge_bot import (
     APIError,
+    AsyncClient,
     Client,
     ConfigurationError,
     ConnectionLostError,
@@ -32,6 +33,7 @@ from knowledge_bot import (
 from knowledge_bot._extensions import end_of_life, new_key, spoken
 from knowledge_bot.testing import MemoryService, no_waiting
 from refusals import refused
+from served import served
 
 ALL = "idempotency=1;lifetime=604800, sources=1;manage;rename"
 DETAILS = {
@@ -119,6 +121,15 @@ def test_what_is_none_is_told_once_and_announces_nothing(call, caplog, header):
 def test_any_header_is_read_or_refused(header):
     with contextlib.suppress(ValueError):
         assert isinstance(spoken(header), dict)
+
+
+@pytest.mark.parametrize("kinds", [(Client, Client), (Client, AsyncClient)])
+async def test_a_process_asks_once_for_all_clients_of_an_address_and_a_key(keyed, kinds):
+    with served(keyed) as url:
+        for key in (KEY, KEY, "another-key"):
+            for kind in kinds:
+                await settled(ask(kind(key, url)))
+    assert len(keyed.pings) == 2
 
 
 def test_what_is_announced_is_asked_once_for_all_who_share_the_connections(keyed):

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, settings
 
 from calls import KEY
 from knowledge_bot import Client
+from knowledge_bot._extensions import announced_by
 from knowledge_bot.testing import MemoryService
 from scripted_server import Received, Reply, ScriptedServer, answer
 
@@ -71,6 +72,12 @@ def fields(service: MemoryService) -> Iterator[dict[str, str]]:
     """How a class finds `service`: by a key, and by an address that no other test's service has."""
     with service.standing_in():
         yield {"api_key": KEY, "base_url": f"https://service-{next(_addresses)}.test/public/v1"}
+
+
+@pytest.fixture(autouse=True)
+def another_service_at_the_same_port() -> None:
+    """What one test's service announced is not believed of the next one that has its port."""
+    announced_by.cache_clear()
 
 
 @pytest.fixture
