@@ -126,7 +126,8 @@ class Said:
     @property
     def digest(self) -> str:
         """A digest of role and text."""
-        return _digest(f"{self.role}\0{self.text}")
+        said = f"{self.role}\0{self.text}".encode("utf-8", "surrogatepass")
+        return hashlib.blake2b(said, digest_size=6).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,9 +154,9 @@ class Reply:
             `conversation_id`, `message_id` and `digests`.
         """
         answer = Said("assistant", self.message.answer if text is None else text)
-        system, _ = _digests(self.messages)
-        _, turns = _digests(self.messages[self.heard :])
-        digests = {"system": system, "turns": [*turns, answer.digest]}
+        system, turns = _digests(self.messages)
+        heard = sum(message.role != "system" for message in self.messages[: self.heard])
+        digests = {"system": system, "turns": [*turns[heard:], answer.digest]}
         return {
             "conversation_id": self.message.conversation_id,
             "message_id": self.message.id,
@@ -313,7 +314,10 @@ class Conversations:
             if self.heads.shared:  # the answer will have to be recorded
                 self.heads.check()
             return _Asking(service, bot_id, messages, 0, content)
-        sender: dict[str, Any] = {"sender": secrets.token_hex(8), "content": _digest(content)}
+        sender: dict[str, Any] = {
+            "sender": secrets.token_hex(8),
+            "content": Said("user", content).digest,
+        }
         if place is None:
             self._join((service, conversation_id), sender)
         elif fork := self._fork(service, messages[: at + 1], place, sender):
@@ -513,7 +517,3 @@ def _digest_of(bot_id: str, messages: Sequence[Said]) -> str:
     """Return a digest of a bot's list."""
     text = "".join((bot_id, *(message.digest for message in messages)))
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-
-
-def _digest(text: str) -> str:
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()

@@ -135,17 +135,17 @@ def render(turns: Iterable[Turn]) -> str:
         ConfigurationError: there are no turns, something else is among them, the last one is not
             the user's, or the question holds nothing but white space, which the service refuses.
     """
-    transcript = Transcript(tuple(turns))
-    question = transcript.question
+    *history, asked = Transcript(tuple(turns)).turns
+    question = asked.text
     if not question.strip():
         raise ConfigurationError.of(
             "turns",
             "what the user says at the end is empty, so that nothing is asked. End the list "
             "with a question",
         )
-    if not transcript.history and not _opens(question):
+    if not history and not _opens(question):
         return question
-    said = (f"\n\n{turn.role.capitalize()}: {_escaped(turn.text)}" for turn in transcript.history)
+    said = (f"\n\n{turn.role.capitalize()}: {_escaped(turn.text)}" for turn in history)
     return f"{_OPENING}{''.join(said)}{_QUESTION}{question}"
 
 
