@@ -146,7 +146,7 @@ class Intent:
             AirflowException: the service may have acted, and the next try sends the same key.
             Exception: what `request` raises.
         """
-        key = self._key(_extensions_of(client))
+        key = self._key(client)
         if not self.is_kept and self._on_unknown == "hold":
             _log.warning(_SINCE_KILLED)
         now = datetime.now(UTC).isoformat(sep=" ", timespec="seconds")
@@ -177,9 +177,13 @@ class Intent:
                 what,
             )
 
-    def _key(self, extensions: "Extensions") -> str | None:
+    def _key(self, client: "Client") -> str | None:
         """Return the idempotency key to send the request with; None where there can be none."""
-        new = living(new_key() if self._memory.is_kept else self._memory.key(), extensions)
+        made = new_key() if self._memory.is_kept else self._memory.key()
+        if made is None:  # no later try could send it again
+            return None
+        extensions = _extensions_of(client)
+        new = living(made, extensions)
         self.is_kept = self.is_kept or new is not None
         if not self._is_unknown:
             return new

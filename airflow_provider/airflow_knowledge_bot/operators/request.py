@@ -87,9 +87,9 @@ class RequestOperator(ServiceTask, BaseOperator):
         from airflow_knowledge_bot.places import collection_uri, describe_outlets, without_secrets
 
         label = self.label
-        label_mapped_task(label, context)
         request = {name: getattr(self, name) for name in self.parameters}
         with task_fails_for_good(self.knowledge_bot_conn_id, request, self.on_unknown):
+            label_mapped_task(label, context)
             hook = self._hook()
             name = self.by_connection
             request[name] = hook.settings.default(name, request[name])
@@ -127,8 +127,6 @@ class RequestOperator(ServiceTask, BaseOperator):
         """Send the request, unless an earlier try may have done so and must not be repeated."""
         # If its file cannot be opened, nothing was sent, and no intent is stored.
         with _opened(request) if "file" in request else nullcontext(request) as ready:
-            # What cannot be sent is reported before anything is, a ping included.
-            getattr(type(client), self.endpoint)(**ready)
             send = getattr(client, self.endpoint)
             return intent.send(client, lambda key: plain(send(**ready, idempotency_key=key)))
 
