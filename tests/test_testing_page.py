@@ -12,8 +12,6 @@ import pytest
 from knowledge_bot import Client, Delivery, KnowledgeBotError
 from knowledge_bot.testing import MemoryService, no_waiting
 
-pytestmark = pytest.mark.integration
-
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs/how-to/test-your-own-code.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
@@ -72,7 +70,14 @@ def run(folder, conftest, files):
     )
 
 
-@pytest.mark.parametrize("title", [title for title in BLOCKS if files_of(title)[1]])
+@pytest.mark.parametrize(
+    "title",
+    [
+        pytest.param(title, marks=pytest.mark.slow if title == WITH_SOCKETS else ())
+        for title in BLOCKS
+        if files_of(title)[1]
+    ],
+)
 def test_the_tests_of_a_section_pass(tmp_path, title):
     conftest, files = files_of(title)
     done = run(tmp_path, conftest + ("" if title == WITH_SOCKETS else REFUSING), files)
@@ -106,6 +111,7 @@ def test_a_post_fails_as_the_table_says(method, acts, delivery):
     assert len(service.sources) == (acts == "yes")
 
 
+@pytest.mark.slow
 def test_only_the_real_service_needs_a_socket(tmp_path):
     conftest, files = files_of(WITH_SOCKETS)
     done = run(tmp_path, conftest + REFUSING, files)
@@ -124,4 +130,3 @@ def test_a_block_that_is_no_test_runs(monkeypatch, block):
 
 def test_no_block_is_overlooked():
     assert PAGE.count("```") == 2 * sum(map(len, BLOCKS.values()))
-    assert len(PAGE.splitlines()) < 170
