@@ -4,8 +4,6 @@ import pytest
 
 from airflow_knowledge_bot.hooks import KnowledgeBotHook
 
-pytestmark = pytest.mark.integration
-
 toolsets = pytest.importorskip(
     "airflow.providers.common.ai.toolsets.hook", reason="Airflow's common-ai provider, from 1.0 on"
 )

@@ -9,8 +9,6 @@ import pytest
 
 from in_process import OnAPort
 
-pytestmark = pytest.mark.integration
-
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/how-to/check-in-airflow.md").read_text(encoding="utf-8")
 FILES = {

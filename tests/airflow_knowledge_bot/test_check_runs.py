@@ -11,8 +11,6 @@ from answering_bot import ONCE, OPENING, PARKING, Bots
 from calls import KEY
 from scripted_server import close
 
-pytestmark = pytest.mark.integration
-
 DAG_FILE = Path(__file__).with_name("dags") / "checks.py"
 # What is kept between the tries and pokes of a task; Airflow 3.1 and 3.2 have nothing of the kind.
 HAS_STATE_STORE = hasattr(airflow.sdk, "NEVER_EXPIRE")

@@ -17,8 +17,6 @@ from knowledge_bot import Client, ConfigurationError
 from knowledge_bot.ingest import Ledger, Text, ingest
 from scripted_server import close
 
-pytestmark = pytest.mark.integration
-
 FOLDER = Path(__file__).parents[2] / "docs" / "airflow"
 PAGE = (FOLDER / "connections.md").read_text(encoding="utf-8")
 OF_THE_SERVICE, OF_LEDGERS = PAGE.split("\n## The ledger")

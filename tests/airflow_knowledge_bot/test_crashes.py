@@ -20,7 +20,7 @@ from knowledge_bot_service import LocalService
 from postgresql_server import postgresql
 from scripted_server import ScriptedServer, answer, pong, silence
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 needs_state_store = pytest.mark.skipif(
     not hasattr(airflow.sdk, "NEVER_EXPIRE"),

@@ -15,8 +15,6 @@ from airflow_knowledge_bot.operators.ingest import ITEM_SOURCES
 from airflow_knowledge_bot.results import summary
 from knowledge_bot.ingest import Report
 
-pytestmark = pytest.mark.integration
-
 PAGE = (Path(__file__).parents[2] / "docs" / "airflow" / "ingest.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 ROWS = [line for line in PAGE.splitlines() if line.startswith("| ")]

@@ -115,7 +115,6 @@ print(json.dumps(sorted(set(sys.modules) - before)))
 HEAVY = ("aiohttp", "airflow.triggers", "fastapi", "knowledge_bot.", "pandas", "requests")
 
 
-@pytest.mark.integration
 def test_parsing_a_dag_that_uses_the_provider_loads_next_to_nothing():
     done = subprocess.run(
         [sys.executable, "-c", PARSE], capture_output=True, text=True, check=True, timeout=60

@@ -22,8 +22,6 @@ from page_server import answer as page_answer
 from page_server import serving
 from scripted_server import answer
 
-pytestmark = pytest.mark.integration
-
 BROKEN = b"%PDF-1.4\nThis is no PDF."
 
 

@@ -16,8 +16,6 @@ from knowledge_bot import Client
 from knowledge_bot.ingest import Ledger, Text, ingest
 from scripted_server import close
 
-pytestmark = pytest.mark.integration
-
 FOLDER = Path(__file__).parents[2] / "docs" / "airflow"
 PAGE = (FOLDER / "operators.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^##+ ([^\n]*)\n(.*?)(?=^##|\Z)", PAGE, re.MULTILINE | re.DOTALL))

@@ -11,8 +11,6 @@ import pytest
 from calls import KEY
 from in_process import OnAPort
 
-pytestmark = pytest.mark.integration
-
 EXAMPLES = Path(__file__).parents[2] / "examples"
 RUNNER = EXAMPLES / "run_scheduled_ingestion.py"
 DAG_FILE = EXAMPLES / "scheduled_ingestion.py"

@@ -15,8 +15,6 @@ from knowledge_bot import Client
 from knowledge_bot.ingest import Ledger, Text, ingest
 from scripted_server import answer, close
 
-pytestmark = pytest.mark.integration
-
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "airflow"
 PAGE = (FOLDER / "settle.md").read_text(encoding="utf-8")

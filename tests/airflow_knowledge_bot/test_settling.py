@@ -14,8 +14,6 @@ from knowledge_bot import Client
 from knowledge_bot.ingest import Ledger, LedgerError, Text, ingest
 from scripted_server import answer, close
 
-pytestmark = pytest.mark.integration
-
 
 @pytest.fixture
 def unknown(scripted, ledger):

@@ -132,7 +132,6 @@ print(asyncio.run(main()), sorted(in_the_loop & {"aiohttp", "httpx", "knowledge_
 """
 
 
-@pytest.mark.integration
 def test_the_first_trigger_of_a_triggerer_imports_the_client_outside_the_event_loop(
     connect, scripted
 ):

@@ -9,7 +9,7 @@ from knowledge_bot import Client
 from knowledge_bot_service import LocalService
 from waiting import until
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 DAGS = """
 from airflow.sdk import DAG, Asset, AssetWatcher, task

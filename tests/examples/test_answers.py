@@ -6,12 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from knowledge_bot.testing import MemoryService
 from served import served
-
-pytestmark = pytest.mark.integration
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "test_answers.py"
 QUESTIONS = """

@@ -10,7 +10,6 @@ from calls import MESSAGE
 from scripted_server import answer
 
 pytestmark = [
-    pytest.mark.integration,
     pytest.mark.skipif(not hasattr(os, "fork"), reason="only Unix forks"),
 ]
 

@@ -15,8 +15,6 @@ from calls import KEY, SOURCE
 from knowledge_bot import AsyncClient, Delivery
 from scripted_server import answer
 
-pytestmark = pytest.mark.integration
-
 MIB = 1024 * 1024
 
 

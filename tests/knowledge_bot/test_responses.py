@@ -89,7 +89,6 @@ def test_an_answer_that_cannot_be_decoded_is_named(call, service, kind):
     assert len(service.requests) == 1
 
 
-@pytest.mark.integration
 @pytest.mark.skipif(
     not Path("/proc/self/clear_refs").exists(), reason="only Linux resets peak memory"
 )

@@ -194,7 +194,6 @@ def test_only_a_text_is_read(text):
         read(text)
 
 
-@pytest.mark.integration
 @pytest.mark.parametrize(
     "hostile",
     [

@@ -165,7 +165,6 @@ def running(folder, *arguments, **environment):
             process.kill()
 
 
-@pytest.mark.integration
 def test_a_gateway_answers_at_its_port_until_it_is_stopped(service, tmp_path):
     with served(service) as url:
         told = {"KNOWLEDGE_BOT_BASE_URL": url, "KNOWLEDGE_BOT_API_KEY": SERVICE_KEY}

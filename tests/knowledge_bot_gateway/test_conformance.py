@@ -13,8 +13,6 @@ from langchain_tests.integration_tests import ChatModelIntegrationTests
 import mcp_conformance
 from gateways import KEY, app_of, numbering, serving
 
-pytestmark = pytest.mark.integration
-
 BIN = Path(sys.executable).parent
 
 

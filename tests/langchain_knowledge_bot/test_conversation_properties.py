@@ -32,8 +32,6 @@ from knowledge_bot import BadRequestError, ConnectionLostError
 from langchain_knowledge_bot import ChatKnowledgeBot
 from numbering_bots import numbering
 
-pytestmark = pytest.mark.integration
-
 KINDS = {
     "human": HumanMessage,
     "blocks": lambda text: HumanMessage([{"type": "text", "text": text}]),

@@ -18,7 +18,7 @@ QUESTION = "When do you open?"
 LOOPS = 12
 MORE_OPEN_FILES = 8
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120), on_linux]
+pytestmark = [pytest.mark.timeout(120), on_linux]
 
 
 @pytest.mark.usefixtures("loops_of_the_framework")

@@ -113,7 +113,6 @@ def test_a_step_that_fails_loses_no_document_and_doubles_none(
     assert names(server) == NAMES
 
 
-@pytest.mark.integration
 def test_worker_processes_lose_no_document_and_double_none(scripted, ledger, tmp_path):
     server, marker = scripted(CREATED), tmp_path / "marker"
     marker.touch()

@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.integration
-
 ROOT = Path(__file__).parents[2]
 TESTS = ["tests/llama_index_knowledge_bot", "tests/examples/test_llama_index_examples.py"]
 # The oldest, the last with query pipelines, the last of 0.13, the first and the newest of 0.14.

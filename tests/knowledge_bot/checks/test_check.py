@@ -255,7 +255,6 @@ async def test_a_cancelled_check_ends_at_once(serve):
         assert asyncio.all_tasks() == before
 
 
-@pytest.mark.integration
 def test_ctrl_c_ends_it_with_what_is_known(serve):
     service = serve(bot_1=BOTH)
     program = """

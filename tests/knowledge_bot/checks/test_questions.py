@@ -92,7 +92,6 @@ def test_what_a_service_says_as_data_is_believed():
     )
 
 
-@pytest.mark.integration
 def test_the_embedded_services_answers_are_read():
     """The one form of `Sources:`, and the refusal, written there and read here."""
     with (

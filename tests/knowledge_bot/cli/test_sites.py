@@ -4,8 +4,6 @@ import pytest
 
 from page_server import answer, serving
 
-pytestmark = pytest.mark.integration
-
 PAGES = {
     "/": b"<title>Home</title><p>Welcome.<a href=/hours>Hours</a><a href=/shop/a>Shop</a>",
     "/hours": b"<p>We open at nine.<a href=/>Home</a><a href=/old>Old</a>",

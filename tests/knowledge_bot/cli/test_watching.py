@@ -15,7 +15,7 @@ from calls import SOURCE
 from scripted_server import answer
 from waiting import until
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(90)]
+pytestmark = pytest.mark.timeout(90)
 
 # Seconds in which a run that was not to begin would have begun, and been over.
 _LONG_ENOUGH = 1.5

@@ -10,7 +10,7 @@ from ingest_texts import texts
 from knowledge_bot.ingest import Stop
 from scripted_server import answer
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.timeout(60)
 
 PORTAL = answer(body=b"<html><form>Sign in</form></html>", headers={"Content-Type": "text/html"})
 NO = {"code": "no", "message": "not so"}

@@ -28,7 +28,7 @@ from postgresql_server import postgresql
 from served import Surviving, surviving
 from waiting import until
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.timeout(240)
 
 
 @pytest.fixture

@@ -71,7 +71,6 @@ def run_through(send, service, server, database, happen) -> None:
     assert [one.created for one in ledger.status()] == [300]
 
 
-@pytest.mark.integration
 def test_a_failover_is_waited_for(send, service, server, database):
     happen = lambda: fail_over(server, database, 1.5)  # noqa: E731 - as short as that
     run_through(send, service, server, database, happen)
@@ -89,7 +88,6 @@ def test_a_database_that_is_away_for_a_minute_is_waited_for(send, service, serve
     run_through(send, service, server, database, happen)
 
 
-@pytest.mark.integration
 def test_a_standby_is_named_as_one(send, service, server, database):
     ledger = Ledger(server.url(database))
     send([], ledger=ledger)

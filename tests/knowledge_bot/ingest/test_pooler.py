@@ -7,8 +7,6 @@ import pytest
 from ingest_texts import texts
 from knowledge_bot.ingest import Ledger
 
-pytestmark = pytest.mark.integration
-
 PREPARED = "SELECT count(*) FROM pg_prepared_statements"
 
 

@@ -15,7 +15,7 @@ from knowledge_bot.ingest import Ledger, aingest
 from scripted_server import silence
 from waiting import until_awaited
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.timeout(60)
 
 # Seconds for a run to end; five of them are for recording what is under way.
 LONGEST = 20

@@ -14,7 +14,7 @@ from knowledge_bot import Client
 from knowledge_bot.ingest import Stop, Text, ingest
 from scripted_server import answer, pong, reset
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.timeout(60)
 
 
 def error(status: int, **headers: str):
