@@ -1,62 +1,22 @@
-"""Services for the tests of this package, and the same test through both ways of calling."""
+"""A service that answers alike, a client of it, and the same test through both ways of calling."""
 
 import asyncio
 import gc
-import socket
-import threading
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from calls import MESSAGE
 from knowledge_bot import Client
-from scripted_server import ScriptedServer, answer
-
-_PATIENCE = 20.0
-
-
-class CountingService:
-    """Answers each message with the same text under an id of its own, and counts.
-
-    Args:
-        together: answer only when so many requests have arrived.
-        refusing: answer with 402 instead.
-    """
-
-    def __init__(self, together: int, *, refusing: bool) -> None:
-        self.together, self.refusing = together, refusing
-        self.calls = self.most_at_once = self._at_once = 0
-        self._changed = threading.Condition()
-
-    def __call__(self, connection: socket.socket) -> None:
-        with self._changed:
-            self.calls += 1
-            self._at_once += 1
-            number = self.calls
-            self.most_at_once = max(self.most_at_once, self._at_once)
-            self._changed.notify_all()
-            if not self._changed.wait_for(lambda: self.calls >= self.together, _PATIENCE):
-                self.together = 1  # they come one by one; `most_at_once` shows it
-            # Counted as over before the answer leaves: the next request may follow at once.
-            self._at_once -= 1
-        body = {**MESSAGE, "id": f"msg_{number}"}
-        reply = answer(402, {"code": "quota", "message": "used up"}) if self.refusing else None
-        (reply or answer(body={"value": body}))(connection)
+from knowledge_bot.testing import MemoryService
 
 
 @pytest.fixture
-def start(scripted: Callable[..., ScriptedServer]) -> Callable[..., CountingService]:
-    """Start a service; its address is `url`, and what it received `requests`."""
-
-    def begin(*, together: int = 1, refusing: bool = False) -> CountingService:
-        service = CountingService(together, refusing=refusing)
-        server = scripted(service)
-        service.url, service.requests = server.url, server.requests
-        return service
-
-    return begin
+def service() -> MemoryService:
+    """A service whose bot says "At nine." to everything."""
+    collections = {"col_1": "House", "col_2": "Notes"}
+    return MemoryService(bots={"bot_1": lambda _: "At nine."}, collections=collections)
 
 
 @pytest.fixture

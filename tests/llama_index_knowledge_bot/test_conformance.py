@@ -18,7 +18,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from llama_index.core.tools import QueryEngineTool
 
 from calls import KEY
-from knowledge_bot import Client, PaymentRequiredError
+from knowledge_bot import PaymentRequiredError
 from llama_index_knowledge_bot import (
     KnowledgeBotChatEngine,
     KnowledgeBotLLM,
@@ -26,6 +26,7 @@ from llama_index_knowledge_bot import (
     KnowledgeBotRetriever,
 )
 from llama_index_recording import Recording, recorded
+from waiting import until, until_awaited
 
 # A sync call that hangs would otherwise hold the suite for the default time.
 pytestmark = pytest.mark.timeout(60)
@@ -90,8 +91,8 @@ each_llm_way = pytest.mark.parametrize("way", WAYS[:8], ids=name_of)
 awaited_or_not = pytest.mark.parametrize("awaited", [False, True], ids=["sync", "async"])
 
 
-def make(cls, service, **options):
-    return cls("bot_1", client=Client(KEY, service.url), **options)
+def make(cls, client, **options):
+    return cls("bot_1", client=client, **options)
 
 
 def text(result):
@@ -147,12 +148,12 @@ async def acall(component, way):
 
 
 @each_way
-def test_one_question_is_one_call_with_its_events_callbacks_and_spans(start, way):
-    heard, service = Recording(), start()
-    component = make(way.cls, service, callback_manager=heard.callback_manager())
+def test_one_question_is_one_call_with_its_events_callbacks_and_spans(client, service, way):
+    heard = Recording()
+    component = make(way.cls, client, callback_manager=heard.callback_manager())
     with recorded(heard):
         assert ask(component, way) == ANSWER
-    assert service.calls == 1
+    assert len(service.requests) == 1
     assert list(heard.event_names) == [f"{name}Event" for name in way.events.split()]
     assert heard.callbacks == CALLBACKS[way.cls]
     assert any(f".{way.method}-" in span for span in heard.spans)
@@ -160,22 +161,24 @@ def test_one_question_is_one_call_with_its_events_callbacks_and_spans(start, way
 
 
 @each_way
-def test_a_refusal_arrives_unchanged_and_ends_callbacks_and_spans(start, way):
-    heard, service = Recording(), start(refusing=True)
-    component = make(way.cls, service, callback_manager=heard.callback_manager())
+def test_a_refusal_arrives_unchanged_and_ends_callbacks_and_spans(client, service, way):
+    heard = Recording()
+    service.fail_next(402)
+    component = make(way.cls, client, callback_manager=heard.callback_manager())
     with recorded(heard), pytest.raises(PaymentRequiredError) as caught:
         ask(component, way)
     assert type(caught.value) is PaymentRequiredError
-    assert service.calls == 1
+    assert len(service.requests) == 1
     assert heard.callbacks == CALLBACKS[way.cls]
     assert None not in heard.spans.values()
 
 
 @pytest.mark.usefixtures("loops_of_the_framework")
 @each_way
-def test_a_refusal_passes_through_the_framework_s_own_loops(start, way):
+def test_a_refusal_passes_through_the_framework_s_own_loops(client, service, way):
     # `asyncio_run` takes any RuntimeError for a nested event loop.
-    component = make(way.cls, start(refusing=True))
+    service.fail_next(402)
+    component = make(way.cls, client)
 
     async def main():
         if way.awaited:
@@ -189,8 +192,8 @@ def test_a_refusal_passes_through_the_framework_s_own_loops(start, way):
 
 @pytest.mark.usefixtures("loops_of_the_framework")
 @each_way
-def test_it_is_called_inside_a_running_loop_and_from_one_loop_after_another(start, way):
-    component = make(way.cls, start())
+def test_it_is_called_inside_a_running_loop_and_from_one_loop_after_another(client, way):
+    component = make(way.cls, client)
 
     async def main():
         if way.awaited:
@@ -203,39 +206,43 @@ def test_it_is_called_inside_a_running_loop_and_from_one_loop_after_another(star
 
 
 @each_way
-def test_calls_run_in_parallel_but_the_turns_of_a_conversation(start, way):
+def test_calls_run_in_parallel_but_the_turns_of_a_conversation(client, service, way):
     at_once = 1 if way.cls is KnowledgeBotChatEngine else AT_ONCE
-    service = start(together=at_once)
-    component = make(way.cls, service)
+    component = make(way.cls, client)
 
     async def together():
-        return await asyncio.gather(*(acall(component, way) for _ in range(AT_ONCE)))
+        with service.holding_answers():
+            asking = [asyncio.create_task(acall(component, way)) for _ in range(AT_ONCE)]
+            assert await until_awaited(lambda: len(service.requests) == at_once)
+        return await asyncio.gather(*asking)
 
     if way.awaited:
         answers = asyncio.run(together())
     else:
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            answers = list(pool.map(lambda _: call(component, way), range(AT_ONCE)))
+            with service.holding_answers():
+                asking = [pool.submit(call, component, way) for _ in range(AT_ONCE)]
+                assert until(lambda: len(service.requests) == at_once)
+            answers = [one.result() for one in asking]
     assert answers == [ANSWER] * AT_ONCE
-    assert service.calls == AT_ONCE
-    assert service.most_at_once == at_once
+    assert len(service.requests) == AT_ONCE
+    assert len(service.conversations) == at_once
 
 
 # The LLM ------------------------------------------------------------------------------------------
 
 
 @each_llm_way
-def test_an_llm_names_its_parameters_as_the_framework_does(start, way):
+def test_an_llm_names_its_parameters_as_the_framework_does(client, service, way):
     # Spans and callbacks look for these names, and so do callers.
     (value,) = way.arguments
     named = {"messages" if "chat" in way.method else "prompt": value}
-    service = start()
-    result = getattr(make(way.cls, service), way.method)(**named)
+    result = getattr(make(way.cls, client), way.method)(**named)
     if way.awaited:
         asyncio.run(_finish(result))
     elif way.streamed:
         list(result)
-    assert service.calls == 1
+    assert len(service.requests) == 1
 
 
 async def _finish(result):
@@ -245,22 +252,21 @@ async def _finish(result):
             pass
 
 
-def test_an_llm_describes_itself_without_the_key(start):
-    llm = make(KnowledgeBotLLM, start())
+def test_an_llm_describes_itself_without_the_key(client):
+    llm = make(KnowledgeBotLLM, client)
     assert isinstance(llm.metadata, LLMMetadata)
     assert llm.metadata.model_name == llm.to_payload()["model"] == "bot_1"
     assert llm.metadata.context_window > 0
     assert KEY not in str(llm.to_payload())
 
 
-def test_an_llm_is_serialised_and_read_back_without_the_key(start):
-    service = start()
-    llm = make(KnowledgeBotLLM, service)
+def test_an_llm_is_serialised_and_read_back_without_the_key(client):
+    llm = make(KnowledgeBotLLM, client)
     names = {base.class_name() for base in LLM.__mro__ if hasattr(base, "class_name")}
     assert KnowledgeBotLLM.class_name() not in names
     written = llm.to_json()
     assert KEY not in f"{written} {llm.to_dict()}"
-    again = KnowledgeBotLLM.from_json(written, client=Client(KEY, service.url))
+    again = KnowledgeBotLLM.from_json(written, client=client)
     assert again.to_json() == written
     assert again.complete(QUESTION).text == ANSWER
 
@@ -268,13 +274,13 @@ def test_an_llm_is_serialised_and_read_back_without_the_key(start):
 # The retriever ------------------------------------------------------------------------------------
 
 
-def test_a_postprocessor_of_scores_keeps_the_nodes(start):
-    nodes = make(KnowledgeBotRetriever, start()).retrieve("When?")
+def test_a_postprocessor_of_scores_keeps_the_nodes(client):
+    nodes = make(KnowledgeBotRetriever, client).retrieve("When?")
     assert SimilarityPostprocessor(similarity_cutoff=0.5).postprocess_nodes(nodes) == nodes
 
 
-def test_nodes_are_serialised_and_read_back_without_the_key(start):
-    (found,) = make(KnowledgeBotRetriever, start()).retrieve("When?")
+def test_nodes_are_serialised_and_read_back_without_the_key(client):
+    (found,) = make(KnowledgeBotRetriever, client).retrieve("When?")
     assert TextNode.from_json(found.node.to_json()) == found.node
     assert KEY not in found.to_json()
 
@@ -298,35 +304,34 @@ class First(BaseSelector):
         return self._select(choices, query)
 
 
-def test_metadata_belongs_to_one_response(start):
+def test_metadata_belongs_to_one_response(client):
     # Routers write their choice into it.
-    engine = make(KnowledgeBotQueryEngine, start())
+    engine = make(KnowledgeBotQueryEngine, client)
     first, second = engine.query("When?"), engine.query("When?")
     first.metadata["selector_result"] = "first"
     assert "selector_result" not in second.metadata
     assert "selector_result" not in engine.query("When?").metadata
 
 
-def test_a_query_engine_lists_its_prompts(start):
-    assert make(KnowledgeBotQueryEngine, start()).get_prompts() == {}
+def test_a_query_engine_lists_its_prompts(client):
+    assert make(KnowledgeBotQueryEngine, client).get_prompts() == {}
 
 
 @awaited_or_not
-async def test_a_router_chooses_a_query_engine(start, awaited):
-    service = start()
-    engine = make(KnowledgeBotQueryEngine, service)
+async def test_a_router_chooses_a_query_engine(client, service, awaited):
+    engine = make(KnowledgeBotQueryEngine, client)
     tool = QueryEngineTool.from_defaults(engine, name="x", description="y")
     router = RouterQueryEngine(First(), [tool], llm=MockLLM())
     response = await router.aquery("When?") if awaited else router.query("When?")
     assert str(response) == ANSWER
-    assert service.calls == 1
+    assert len(service.requests) == 1
 
 
 # The chat engine ----------------------------------------------------------------------------------
 
 
-def test_the_history_is_returned_as_a_copy(start):
-    engine = make(KnowledgeBotChatEngine, start())
+def test_the_history_is_returned_as_a_copy(client):
+    engine = make(KnowledgeBotChatEngine, client)
     engine.chat("When?")
     engine.chat_history.clear()
     assert len(engine.chat_history) == 2

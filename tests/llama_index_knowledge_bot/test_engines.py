@@ -1,7 +1,7 @@
 """The query engine and the chat engine: what they send, and when."""
 
 import asyncio
-import threading
+import json
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -14,11 +14,12 @@ from llama_index.core.llms import ChatMessage, CompletionResponse, MessageRole, 
 from llama_index.core.schema import MetadataMode, QueryBundle
 from llama_index.core.settings import Settings
 
-from calls import KEY, MESSAGE
-from knowledge_bot import Client, ConfigurationError
+from calls import MESSAGE
+from knowledge_bot import ConfigurationError
 from llama_index_knowledge_bot import KnowledgeBotChatEngine, KnowledgeBotQueryEngine
 from llama_index_recording import Recording
-from scripted_server import answer, then
+from numbering_bots import received
+from waiting import until
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -26,12 +27,12 @@ QUESTION = "When do you open?"
 TURNS = ["chat", "achat", "stream_chat", "astream_chat"]
 
 
-def query_engine(service, **options):
-    return KnowledgeBotQueryEngine("bot_1", client=Client(KEY, service.url), **options)
+def query_engine(client):
+    return KnowledgeBotQueryEngine("bot_1", client=client)
 
 
-def chat_engine(service, **options):
-    return KnowledgeBotChatEngine("bot_1", client=Client(KEY, service.url), **options)
+def chat_engine(client):
+    return KnowledgeBotChatEngine("bot_1", client=client)
 
 
 def take(engine, method, *arguments):
@@ -41,22 +42,26 @@ def take(engine, method, *arguments):
 
 
 def conversations(service):
-    return [request.json()["value"].get("conversation_id") for request in service.requests]
+    return [value.get("conversation_id") for value in received(service)]
 
 
-def answering(text, **more):
-    return answer(body={**MESSAGE, "answer": text, **more})
+@pytest.fixture
+def asked(client, service):
+    """`asked(method, text, **more)`: the response of an engine to this answer."""
 
+    def ask(method, text, **more):
+        message = {**MESSAGE, "answer": text, **more}
+        service.answer_next(200, json.dumps(message).encode())
+        engine = query_engine(client) if "query" in method else chat_engine(client)
+        return take(engine, method, QUESTION)
 
-def asked(server, method):
-    engine = query_engine(server) if "query" in method else chat_engine(server)
-    return take(engine, method, QUESTION)
+    return ask
 
 
 @pytest.mark.parametrize("method", ["query", "aquery", *TURNS])
-def test_each_named_source_is_a_node_with_the_words_of_the_answer(scripted, method):
-    server = scripted(answering("At nine. Not on Sundays.\n\nSources: hours.md, holidays.md"))
-    found = asked(server, method).source_nodes
+def test_each_named_source_is_a_node_with_the_words_of_the_answer(asked, method):
+    said = "At nine. Not on Sundays.\n\nSources: hours.md, holidays.md"
+    found = asked(method, said).source_nodes
     assert [node.metadata["source"] for node in found] == ["hours.md", "holidays.md"]
     assert {node.metadata["message_id"] for node in found} == {"msg_1"}
     assert len({node.node_id for node in found}) == 2
@@ -69,12 +74,12 @@ def test_each_named_source_is_a_node_with_the_words_of_the_answer(scripted, meth
 
 
 @pytest.mark.parametrize("method", ["query", "aquery", *TURNS])
-def test_an_answer_without_named_sources_is_one_node_and_a_refusal_is_none(scripted, method):
-    (node,) = asked(scripted(answering("At nine.")), method).source_nodes
+def test_an_answer_without_named_sources_is_one_node_and_a_refusal_is_none(asked, method):
+    (node,) = asked(method, "At nine.").source_nodes
     assert (node.text, "source" in node.metadata) == ("At nine.", False)
     refusal = "I could not find that in my sources."
-    assert asked(scripted(answering(refusal)), method).source_nodes == []
-    assert asked(scripted(answering("Nichts.", found=False)), method).source_nodes == []
+    assert asked(method, refusal).source_nodes == []
+    assert asked(method, "Nichts.", found=False).source_nodes == []
 
 
 class Judge(MockLLM):
@@ -90,9 +95,8 @@ class Judge(MockLLM):
 @pytest.mark.parametrize(
     "evaluator", [FaithfulnessEvaluator, RelevancyEvaluator, ContextRelevancyEvaluator]
 )
-def test_evaluators_are_given_what_they_judge_by(scripted, evaluator):
-    server = scripted(answering("At nine.\n\nSources: hours.md"))
-    response = query_engine(server).query(QUESTION)
+def test_evaluators_are_given_what_they_judge_by(asked, evaluator):
+    response = asked("query", "At nine.\n\nSources: hours.md")
     judge = evaluator(llm=Judge())
     assert "Empty Response" not in response.get_formatted_sources()
     if evaluator is ContextRelevancyEvaluator:
@@ -102,67 +106,65 @@ def test_evaluators_are_given_what_they_judge_by(scripted, evaluator):
 
 
 @pytest.mark.parametrize("method", ["query", "aquery"])
-def test_a_query_with_an_image_is_an_error_that_says_what_to_do_instead(start, method):
-    service = start()
+def test_a_query_with_an_image_is_an_error_that_says_what_to_do_instead(client, service, method):
     with pytest.raises(ConfigurationError, match="describe it"):
-        take(query_engine(service), method, QueryBundle("What is it?", image_path="x.png"))
-    assert service.calls == 0
+        take(query_engine(client), method, QueryBundle("What is it?", image_path="x.png"))
+    assert len(service.requests) == 0
 
 
-def test_an_engine_becomes_a_tool_by_its_own_name(start):
-    tool = query_engine(start()).as_tool(name="hours", description="Opening hours.")
+def test_an_engine_becomes_a_tool_by_its_own_name(client):
+    tool = query_engine(client).as_tool(name="hours", description="Opening hours.")
     result = tool.metadata.to_openai_tool()["function"]
     assert (result["name"], result["description"]) == ("hours", "Opening hours.")
     assert tool.call(QUESTION).content == "At nine."
 
 
 @pytest.mark.parametrize("engine_of", [query_engine, chat_engine])
-def test_callbacks_of_the_framework_s_settings_hear_of_calls(start, monkeypatch, engine_of):
+def test_callbacks_of_the_framework_s_settings_hear_of_calls(client, monkeypatch, engine_of):
     heard = Recording()
     monkeypatch.setattr(Settings, "_callback_manager", heard.callback_manager())
-    engine = engine_of(start())
+    engine = engine_of(client)
     (engine.query if engine_of is query_engine else engine.chat)(QUESTION)
     assert heard.callbacks.count("LLM start") == heard.callbacks.count("LLM end") == 1
 
 
 @pytest.mark.parametrize("method", TURNS)
-def test_turns_make_one_conversation_and_its_history_until_a_reset(start, method):
-    service = start()
-    engine = chat_engine(service)
+def test_turns_make_one_conversation_and_its_history_until_a_reset(client, service, method):
+    engine = chat_engine(client)
     turn = [(MessageRole.USER, QUESTION), (MessageRole.ASSISTANT, "At nine.")]
     for number in (1, 2, 3):
         take(engine, method, QUESTION)  # over when it returns, though nobody reads the stream
-        assert service.calls == number
+        assert len(service.requests) == number
         assert [(one.role, one.content) for one in engine.chat_history] == turn * number
-    assert engine.conversation_id == "conv_1"
+    (conversation,) = service.conversations
+    assert engine.conversation_id == conversation
     engine.reset()
     assert engine.chat_history == []
     take(engine, method, QUESTION)
-    assert conversations(service) == [None, "conv_1", "conv_1", None]
+    assert conversations(service) == [None, conversation, conversation, None]
 
 
 @pytest.mark.parametrize("method", TURNS)
-def test_a_history_passed_in_is_an_error_that_says_what_to_do_instead(start, method):
-    service = start()
-    engine = chat_engine(service)
+def test_a_history_passed_in_is_an_error_that_says_what_to_do_instead(client, service, method):
+    engine = chat_engine(client)
     with pytest.raises(ConfigurationError, match="conversation_id="):
         take(engine, method, QUESTION, [ChatMessage("Hello.")])
-    assert service.calls == 0
+    assert len(service.requests) == 0
     take(engine, method, QUESTION, [])
-    assert service.calls == 1
+    assert len(service.requests) == 1
 
 
 @pytest.mark.parametrize("read", [False, True])
-def test_a_streamed_turn_has_its_response_whether_or_not_it_is_read(start, read):
-    response = chat_engine(start()).stream_chat(QUESTION)
+def test_a_streamed_turn_has_its_response_whether_or_not_it_is_read(client, read):
+    response = chat_engine(client).stream_chat(QUESTION)
     if read:
         assert list(response.response_gen) == ["At nine."]
     assert (str(response), response.response, response.is_done) == ("At nine.", "At nine.", True)
 
 
 @pytest.mark.parametrize("read", [False, True])
-async def test_an_awaited_stream_has_its_response_whether_or_not_it_is_read(start, read):
-    response = await chat_engine(start()).astream_chat(QUESTION)
+async def test_an_awaited_stream_has_its_response_whether_or_not_it_is_read(client, read):
+    response = await chat_engine(client).astream_chat(QUESTION)
     assert response.awrite_response_to_history_task.done()
     await response.awrite_response_to_history_task
     if read:
@@ -170,24 +172,21 @@ async def test_an_awaited_stream_has_its_response_whether_or_not_it_is_read(star
     assert (str(response), response.response, response.is_done) == ("At nine.", "At nine.", True)
 
 
-def test_a_turn_that_ends_after_a_reset_belongs_to_the_old_conversation(scripted):
-    arrived, may_answer = threading.Event(), threading.Event()
-    slow = then(lambda _: arrived.set(), lambda _: may_answer.wait(10))
-    body = {"id": "msg_1", "answer": "a", "conversation_id": "conv_old", "created_at": 1}
-    engine = chat_engine(scripted(then(slow, answer(body=body))))
+def test_a_turn_that_ends_after_a_reset_belongs_to_the_old_conversation(client, service):
+    engine = chat_engine(client)
     with ThreadPoolExecutor(1) as pool:
-        turn = pool.submit(engine.chat, QUESTION)
-        arrived.wait(10)
-        engine.reset()
-        may_answer.set()
-        assert turn.result().metadata["conversation_id"] == "conv_old"
+        with service.holding_answers():
+            turn = pool.submit(engine.chat, QUESTION)
+            assert until(lambda: service.requests)
+            engine.reset()
+        (old,) = service.conversations
+        assert turn.result().metadata["conversation_id"] == old
     assert engine.conversation_id is None
     assert engine.chat_history == []
 
 
-def test_turns_at_once_from_threads_and_loops_make_one_conversation(start):
-    service = start()
-    engine = chat_engine(service)
+def test_turns_at_once_from_threads_and_loops_make_one_conversation(client, service):
+    engine = chat_engine(client)
 
     async def several():
         await asyncio.gather(*(engine.achat(QUESTION) for _ in range(5)))
@@ -197,6 +196,6 @@ def test_turns_at_once_from_threads_and_loops_make_one_conversation(start):
         turns += [pool.submit(engine.chat, QUESTION) for _ in range(5)]
         for turn in turns:
             turn.result()
-    assert service.most_at_once == 1
-    assert sorted(conversations(service), key=bool) == [None] + ["conv_1"] * 14
+    (conversation,) = service.conversations
+    assert conversations(service) == [None] + [conversation] * 14
     assert len(engine.chat_history) == 30

@@ -7,11 +7,10 @@ import pytest
 from llama_index.core.llms import MockLLM
 from llama_index.core.retrievers import QueryFusionRetriever
 
-from calls import KEY
+from calls import KEY, MESSAGE
 from knowledge_bot import Client
-from llama_index_knowledge_bot import (
-    KnowledgeBotRetriever,
-)
+from llama_index_knowledge_bot import KnowledgeBotRetriever
+from scripted_server import answer
 from waiting import on_linux, open_files, until
 
 QUESTION = "When do you open?"
@@ -22,10 +21,10 @@ pytestmark = [pytest.mark.timeout(120), on_linux]
 
 
 @pytest.mark.usefixtures("loops_of_the_framework")
-def test_the_framework_s_own_loops_inside_many_running_ones_leave_no_files_open(start):
+def test_the_framework_s_own_loops_inside_many_running_ones_leave_no_files_open(scripted):
     # A blocking call of the framework awaits the retrievers in a loop of another thread.
-    service = start()
-    retriever = KnowledgeBotRetriever("bot_1", client=Client(KEY, service.url))
+    server = scripted(answer(body=MESSAGE))
+    retriever = KnowledgeBotRetriever("bot_1", client=Client(KEY, server.url))
     fusion = QueryFusionRetriever(
         [retriever, retriever], llm=MockLLM(), num_queries=1, use_async=True
     )
@@ -40,4 +39,4 @@ def test_the_framework_s_own_loops_inside_many_running_ones_leave_no_files_open(
         for _ in range(LOOPS):
             assert "At nine." in asyncio.run(once())
         assert until(lambda: open_files() <= before + MORE_OPEN_FILES)
-    assert service.calls == (LOOPS + 1) * 2
+    assert len(server.requests) == (LOOPS + 1) * 2

@@ -6,7 +6,6 @@ import pytest
 from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.schema import Document
 
-from calls import MESSAGE
 from knowledge_bot import Client, KnowledgeBotError
 from llama_index_knowledge_bot import (
     CollectionSink,
@@ -18,10 +17,14 @@ from llama_index_knowledge_bot import (
     bot_tools,
 )
 from llama_index_recording import Recording, recorded
-from scripted_server import answer, close
 
 PLANTED = "planted-key-5c81e2"
-FAILURES = [answer(401, {"code": "key", "message": f"unknown key {PLANTED}"}), answer(500), close]
+FAULTS = {
+    "200": lambda service: None,
+    "401": lambda service: service.fail_next(401, message=f"unknown key {PLANTED}", times=None),
+    "500": lambda service: service.fail_next(times=None),
+    "lost": lambda service: service.lose_next_answer(times=None),
+}
 
 
 def everything_of(client, ledger, callbacks):
@@ -52,16 +55,13 @@ def use(made, tools):
             yield f"{error!r} {error} {vars(error)} {getattr(error, '__notes__', '')}"
 
 
-@pytest.mark.parametrize(
-    "reply", [answer(body=MESSAGE), *FAILURES], ids=["200", "401", "500", "lost"]
-)
-def test_the_key_is_in_nothing_that_is_reported(scripted, tmp_path, caplog, reply):
-    bots = answer(body={"data": [{"id": "bot_1", "name": "Bot"}]})
-    server = scripted(bots, reply)
+@pytest.mark.parametrize("fails", FAULTS.values(), ids=FAULTS)
+def test_the_key_is_in_nothing_that_is_reported(fields, service, tmp_path, caplog, fails):
     caplog.set_level("DEBUG")
     heard = Recording()
-    with Client(PLANTED, server.url, max_retries=0) as client, recorded(heard):
+    with Client(PLANTED, fields["base_url"], max_retries=0) as client, recorded(heard):
         tools = bot_tools(client, callback_manager=heard.callback_manager())
+        fails(service)
         made = everything_of(client, tmp_path / "ledger.db", heard.callback_manager())
         tools += made["spec"].to_tool_list()[:1]
         text = [str(result) for result in use(made, tools[:1])]
@@ -69,6 +69,6 @@ def test_the_key_is_in_nothing_that_is_reported(scripted, tmp_path, caplog, repl
     text += [tool.metadata.fn_schema_str for tool in tools]
     text += [made[name].to_json() + str(made[name].to_dict()) for name in ("llm", "sink")]
     text += [heard.everything(), caplog.text, repr(get_dispatcher())]
-    assert {request.headers["x-api-key"] for request in server.requests} == {PLANTED}
-    assert len(server.requests) == 7
+    assert {request.headers["x-api-key"] for request in service.requests} == {PLANTED}
+    assert len(service.requests) == 7
     assert PLANTED not in json.dumps(text)
