@@ -23,19 +23,18 @@ from llama_index.core.readers.base import BaseReader
 from llama_index.core.schema import Document, ImageDocument, TextNode
 from llama_index.core.storage.docstore import SimpleDocumentStore
 
-from calls import KEY, SOURCE
+from calls import KEY
 from knowledge_bot import Client
 from knowledge_bot.ingest import IncompleteIngestionError, Ledger
 from knowledge_bot.testing import MemoryService
 from llama_index_knowledge_bot import CollectionSink
+from numbering_bots import received
 from pipeline_steps import FailsOnce, StepError
 from refusals import refused
-from scripted_server import answer
+from served import served
 
 pytestmark = pytest.mark.timeout(120)
 
-CREATED = answer(body={"value": SOURCE})
-REFUSED = answer(400, {"code": "bad", "message": "not today"})
 NAMES = [f"page {number}" for number in range(6)]
 
 
@@ -82,86 +81,78 @@ def run(request):
     return start
 
 
-def sink_of(server, ledger, **options):
-    client = Client(KEY, server.url, max_retries=0)
+def sink_of(client, ledger, **options):
     return CollectionSink("col_1", ledger=ledger, client=client, **options)
 
 
-def sent(server):
-    # Without the pings that follow a lost request.
-    return [request.json()["value"] for request in server.requests if request.method == "POST"]
-
-
-def names(server):
-    return sorted(one["name"] for one in sent(server))
+def names(service):
+    return sorted(one["name"] for one in received(service))
 
 
 @pytest.mark.parametrize("disable_cache", [False, True], ids=["cache", "no cache"])
 @pytest.mark.parametrize("position", ["before", "after"])
-def test_a_step_that_fails_loses_no_document_and_doubles_none(
-    run, scripted, tmp_path, position, disable_cache
+def test_a_step_that_fails_loses_no_document_and_doubles_none(  # noqa: PLR0917
+    run, client, service, tmp_path, position, disable_cache
 ):
-    server, marker, ledger = scripted(CREATED), tmp_path / "marker", tmp_path / "ledger.db"
+    marker, ledger = tmp_path / "marker", tmp_path / "ledger.db"
     marker.touch()
     failing = FailsOnce(name="page 3", marker=str(marker))
-    steps = [sink_of(server, ledger)]
+    steps = [sink_of(client, ledger)]
     steps.insert(0 if position == "before" else 1, failing)
     pipeline = IngestionPipeline(transformations=steps, disable_cache=disable_cache)
     with pytest.raises(StepError):
         run(pipeline, documents())
     run(pipeline, documents())
-    assert names(server) == NAMES
+    assert names(service) == NAMES
 
 
-def test_worker_processes_lose_no_document_and_double_none(scripted, ledger, tmp_path):
-    server, marker = scripted(CREATED), tmp_path / "marker"
+@pytest.mark.slow
+def test_worker_processes_lose_no_document_and_double_none(service, ledger, tmp_path):
+    marker = tmp_path / "marker"
     marker.touch()
-    steps = [FailsOnce(name="page 4", marker=str(marker)), sink_of(server, ledger)]
-    pipeline = IngestionPipeline(transformations=steps)
-    with pytest.raises(StepError):
+    with served(service) as url:
+        steps = [FailsOnce(name="page 4", marker=str(marker)), sink_of(Client(KEY, url), ledger)]
+        pipeline = IngestionPipeline(transformations=steps)
+        with pytest.raises(StepError):
+            pipeline.run(documents=documents(), num_workers=2)
+        assert len(names(service)) < len(NAMES)
         pipeline.run(documents=documents(), num_workers=2)
-    assert len(names(server)) < len(NAMES)
-    pipeline.run(documents=documents(), num_workers=2)
-    assert names(server) == NAMES
-    assert {request.headers["x-api-key"] for request in server.requests} == {KEY}
+    assert names(service) == NAMES
+    assert {request.headers["x-api-key"] for request in service.requests} == {KEY}
 
 
-def test_before_a_splitter_documents_arrive_whole_and_nodes_go_on(run, scripted, ledger):
-    server = scripted(CREATED)
+def test_before_a_splitter_documents_arrive_whole_and_nodes_go_on(run, client, service, ledger):
     text = "word " * 900 + "\n\n\nThe end.\n"
     long = Document(text=text, id_="long")
     splitter = TokenTextSplitter(chunk_size=100, chunk_overlap=20)
     expected = run([splitter], [*documents(), long])
-    nodes = run([sink_of(server, ledger), splitter], [*documents(), long])
+    nodes = run([sink_of(client, ledger), splitter], [*documents(), long])
     assert [node.get_content() for node in nodes] == [node.get_content() for node in expected]
-    assert text in [one["content"] for one in sent(server)]
-    assert names(server) == ["long", *NAMES]
+    assert text in [one["content"] for one in received(service)]
+    assert names(service) == ["long", *NAMES]
 
 
-def test_parts_that_give_their_document_back_are_one_source(run, scripted, ledger):
-    server = scripted(CREATED)
+def test_parts_that_give_their_document_back_are_one_source(run, client, service, ledger):
     text = "".join(f"This is sentence {number}. " for number in range(10))
     for _ in range(2):
-        nodes = run([windows(), sink_of(server, ledger)], [Document(text=text, id_="long")])
+        nodes = run([windows(), sink_of(client, ledger)], [Document(text=text, id_="long")])
         assert len(nodes) == 10
-    assert [one["content"] for one in sent(server)] == [text]
+    assert [one["content"] for one in received(service)] == [text]
 
 
 ADVICE = r"page 0: invalid, it came split, .* put the sink before the splitter"
 
 
-def test_parts_that_do_not_are_refused_with_the_advice_to_come_first(run, scripted, ledger):
-    server = scripted(CREATED)
+def test_parts_that_do_not_are_refused_with_the_advice_to_come_first(run, client, service, ledger):
     splitter = TokenTextSplitter(chunk_size=20, chunk_overlap=5)
     given = documents(["page 0"], "word " * 100)
     with pytest.raises(IncompleteIngestionError, match=ADVICE) as caught:
-        run([splitter, sink_of(server, ledger)], [*given, *documents(["page 1"])])
-    assert (caught.value.report.invalid, names(server)) == (1, ["page 1"])
+        run([splitter, sink_of(client, ledger)], [*given, *documents(["page 1"])])
+    assert (caught.value.report.invalid, names(service)) == (1, ["page 1"])
 
 
 @pytest.mark.parametrize("lost", ["first", "middle", "last", "order", "text", "hash"])
-def test_parts_that_are_not_all_or_not_the_same_are_refused(scripted, ledger, lost):
-    server = scripted(CREATED)
+def test_parts_that_are_not_all_or_not_the_same_are_refused(client, service, ledger, lost):
     text = "One two three. Four five six. Seven eight nine."
     document = Document(text=text, id_="page", metadata={"file_name": "page 0"})
     nodes = windows()([document])
@@ -175,24 +166,22 @@ def test_parts_that_are_not_all_or_not_the_same_are_refused(scripted, ledger, lo
     else:
         nodes[0].source_node.hash = None
     with pytest.raises(IncompleteIngestionError, match=ADVICE):
-        sink_of(server, ledger)(nodes)
-    assert server.requests == []
+        sink_of(client, ledger)(nodes)
+    assert service.requests == []
 
 
 @pytest.mark.parametrize("split", [False, True])
-def test_of_several_documents_with_one_id_none_is_sent(run, scripted, ledger, split):
-    server = scripted(CREATED)
+def test_of_several_documents_with_one_id_none_is_sent(run, client, service, ledger, split):
     twice = [Document(text=f"Text {n}.", id_="same") for n in range(2)]
     steps = [windows()] if split else []
     with pytest.raises(IncompleteIngestionError, match="several documents have its id, 'same'"):
-        run([*steps, sink_of(server, ledger)], [*twice, *documents(["a"])])
-    assert names(server) == ["a"]
+        run([*steps, sink_of(client, ledger)], [*twice, *documents(["a"])])
+    assert names(service) == ["a"]
 
 
-def test_one_document_that_is_given_twice_is_one_source(run, scripted, ledger):
-    server = scripted(CREATED)
-    run([sink_of(server, ledger)], documents(["a"]) * 2)
-    assert names(server) == ["a"]
+def test_one_document_that_is_given_twice_is_one_source(run, client, service, ledger):
+    run([sink_of(client, ledger)], documents(["a"]) * 2)
+    assert names(service) == ["a"]
 
 
 def splitters():
@@ -222,7 +211,7 @@ REPEATING = {
 TEXTS = {
     **{
         str(path.relative_to(ROOT)): path.read_text()
-        for pattern in ("*.md", "examples/handbook/*.md")
+        for pattern in ("README.md", "examples/handbook/*.md")
         for path in sorted(ROOT.glob(pattern))
     },
     **REPEATING,
@@ -238,10 +227,10 @@ def failures(sink, nodes):
 
 
 @pytest.mark.parametrize(("name", "splitter"), list(splitters()))
-def test_whatever_splits_before_a_text_arrives_as_it_was_or_is_refused(ledger, name, splitter):
-    service = MemoryService(collections=["col_1"])
-    client = Client(KEY, "https://service.test", transport=service.transport)
-    sink = CollectionSink("col_1", ledger=ledger, client=client)
+def test_whatever_splits_before_a_text_arrives_as_it_was_or_is_refused(
+    client, service, ledger, name, splitter
+):
+    sink = sink_of(client, ledger)
     given = [Document(text=text, id_=title) for title, text in TEXTS.items()]
     try:
         nodes = splitter(given)
@@ -249,7 +238,7 @@ def test_whatever_splits_before_a_text_arrives_as_it_was_or_is_refused(ledger, n
         pytest.skip("this version fetches NLTK's data, and cannot here")
     refused = {failure.name: failure.error for failure in failures(sink, nodes)}
     assert all("put the sink before the splitter" in error for error in refused.values())
-    posts = [request.value for request in service.requests if request.method == "POST"]
+    posts = received(service)
     arrived = {value["name"]: value["content"] for value in posts}
     assert arrived == {title: text for title, text in TEXTS.items() if title not in refused}
     assert len(posts) == len(arrived)
@@ -257,56 +246,52 @@ def test_whatever_splits_before_a_text_arrives_as_it_was_or_is_refused(ledger, n
         assert arrived  # these lose nothing, so that text can be shown to survive
 
 
-def test_documents_with_ids_made_up_by_the_framework_are_recognised(run, scripted, ledger):
-    server = scripted(CREATED)
+def test_documents_with_ids_made_up_by_the_framework_are_recognised(run, client, service, ledger):
     for _ in range(2):
         given = [Document(text=f"Text {n}.", metadata={"file_name": "same.pdf"}) for n in range(3)]
-        run([sink_of(server, ledger)], [*given, Document(text="No name at all.")])
-    assert names(server) == ["No name at all.", "same.pdf", "same.pdf", "same.pdf"]
+        run([sink_of(client, ledger)], [*given, Document(text="No name at all.")])
+    assert names(service) == ["No name at all.", "same.pdf", "same.pdf", "same.pdf"]
 
 
 @pytest.mark.parametrize("name", ["blank", None], ids=["id of its own", "id made up"])
-def test_a_document_without_text_is_skipped_and_named(run, scripted, ledger, caplog, name):
-    server = scripted(CREATED)
+def test_a_document_without_text_is_skipped_and_named(run, client, service, ledger, caplog, name):
     document = Document(text=" \n", **({} if name is None else {"id_": name}))
-    run([sink_of(server, ledger)], [document, *documents()])
-    assert names(server) == NAMES
+    run([sink_of(client, ledger)], [document, *documents()])
+    assert names(service) == NAMES
     text = f"Documents that were skipped: 1 ({document.id_}: it has no content)"
     assert ("llama_index_knowledge_bot.sink", logging.WARNING, text) in caplog.record_tuples
 
 
-def test_an_image_without_text_is_reported_and_the_others_are_there(run, scripted, ledger):
-    server = scripted(CREATED)
+def test_an_image_without_text_is_reported_and_the_others_are_there(run, client, service, ledger):
     image = ImageDocument(text="", image=b"x", id_="photo")
     with pytest.raises(IncompleteIngestionError, match="photo: invalid, it is an image; "):
-        run([sink_of(server, ledger)], [image, *documents()])
-    assert names(server) == NAMES
+        run([sink_of(client, ledger)], [image, *documents()])
+    assert names(service) == NAMES
 
 
-def test_the_pipeline_s_cache_never_leaves_the_sink_out(run, scripted, tmp_path):
-    server = scripted(CREATED)
+def test_the_pipeline_s_cache_never_leaves_the_sink_out(run, client, service, tmp_path):
     pipeline = IngestionPipeline(
-        transformations=[sink_of(server, Ledger(tmp_path / "first.db"))], cache=IngestionCache()
+        transformations=[sink_of(client, Ledger(tmp_path / "first.db"))], cache=IngestionCache()
     )
     run(pipeline, documents(["a"]))
-    pipeline.transformations = [sink_of(server, Ledger(tmp_path / "second.db"))]
+    pipeline.transformations = [sink_of(client, Ledger(tmp_path / "second.db"))]
     run(pipeline, documents(["a"]))
-    assert names(server) == ["a", "a"]
+    assert names(service) == ["a", "a"]
 
 
 @pytest.mark.filterwarnings("ignore:docstore_strategy=.*requires a vector store")
-def test_what_a_docstore_held_back_is_there_after_a_run_without_it(run, scripted, ledger):
-    server = scripted(CREATED, REFUSED, CREATED)
-    steps = [sink_of(server, ledger, concurrency=1)]
+def test_what_a_docstore_held_back_is_there_after_a_run_without_it(run, client, service, ledger):
+    steps = [sink_of(client, ledger, concurrency=1)]
+    service.fail_next(400, message="not today")
     with pytest.raises(IncompleteIngestionError, match=r"docstore.*leave it out"):
         run(IngestionPipeline(transformations=steps, docstore=SimpleDocumentStore()), documents())
     run(steps, documents())
-    assert Counter(names(server)) == Counter([*NAMES, sent(server)[1]["name"]])
+    assert Counter(names(service)) == Counter([*NAMES, received(service)[0]["name"]])
 
 
-def test_the_error_survives_the_way_out_of_a_worker(scripted, ledger):
-    server = scripted(REFUSED)
-    pipeline = IngestionPipeline(transformations=[sink_of(server, ledger)])
+def test_the_error_survives_the_way_out_of_a_worker(client, service, ledger):
+    service.fail_next(400, message="not today")
+    pipeline = IngestionPipeline(transformations=[sink_of(client, ledger)])
     with pytest.raises(IncompleteIngestionError) as caught:
         pipeline.run(documents=documents(["a"]))
     again = pickle.loads(pickle.dumps(caught.value))
@@ -335,10 +320,8 @@ def test_an_option_that_a_sink_does_not_take_is_refused_and_not_ignored(ledger, 
         CollectionSink("col_1", ledger=ledger, client=Client(KEY, "https://x.example"), **{name: 1})
 
 
-def test_a_sink_is_written_down_without_key_and_ledger_and_read_back(scripted, tmp_path):
-    server = scripted(CREATED)
+def test_a_sink_is_written_down_without_key_and_ledger_and_read_back(client, service, tmp_path):
     address = "postgresql://kbot:password-of-the-ledger@db.example/kbot"
-    client = Client(KEY, server.url)
     sink = CollectionSink("col_1", ledger=address, client=client, concurrency=2, ledger_wait=60)
     text = f"{sink.to_json()} {sink.to_dict()} {sink!r} {sink} {sink.model_dump()}"
     assert KEY not in text
@@ -348,14 +331,13 @@ def test_a_sink_is_written_down_without_key_and_ledger_and_read_back(scripted, t
     )
     assert (again.collections, again.concurrency, again.ledger_wait) == (["col_1"], 2, 60)
     assert len(again(documents(["a"]))) == 1
-    assert names(server) == ["a"]
+    assert names(service) == ["a"]
 
 
-def test_nodes_without_a_document_are_documents_themselves(scripted, ledger):
-    server = scripted(CREATED)
+def test_nodes_without_a_document_are_documents_themselves(client, service, ledger):
     node = TextNode(text="alone", id_="one")
-    assert sink_of(server, ledger)([node]) == [node]
-    assert [(one["name"], one["content"]) for one in sent(server)] == [("one", "alone")]
+    assert sink_of(client, ledger)([node]) == [node]
+    assert [(one["name"], one["content"]) for one in received(service)] == [("one", "alone")]
 
 
 class Reader(BaseReader):
@@ -366,9 +348,8 @@ class Reader(BaseReader):
         yield from self.given
 
 
-def test_what_is_no_argument_of_a_sink_is_refused(scripted, ledger):
-    server = scripted(CREATED)
-    sink = sink_of(server, ledger)
+def test_what_is_no_argument_of_a_sink_is_refused(client, service, ledger):
+    sink = sink_of(client, ledger)
     for reader in (None, BaseReader):
         with refused("reader"):
             sink.sync(reader)
@@ -376,10 +357,10 @@ def test_what_is_no_argument_of_a_sink_is_refused(scripted, ledger):
         with refused("nodes"):
             sink(nodes)
     with refused("ledger"):
-        sink_of(server, 5)
+        sink_of(client, 5)
     with refused("ledger"):
-        sink_of(server, "mysql://x")
-    assert server.requests == []
+        sink_of(client, "mysql://x")
+    assert service.requests == []
 
 
 @pytest.fixture(params=["sync", "async"])
@@ -393,9 +374,8 @@ def delete(request):
 
 
 def test_a_document_is_deleted_by_its_id_and_an_unknown_one_is_fine(delete, ledger):
-    service = MemoryService(extensions={"sources"})
-    client = Client(KEY, "https://service.test", transport=service.transport)
-    sink = CollectionSink("col_default", ledger=ledger, client=client)
+    service = MemoryService(collections=["col_1"], extensions={"sources"})
+    sink = sink_of(Client(KEY, "https://service.test", transport=service.transport), ledger)
     delete(sink, "id of page 0")  # there is no ledger yet
     sink(documents(NAMES[:2]))
     delete(sink, "id of page 0")

@@ -1,12 +1,12 @@
-"""What agents and routers are given, against the embedded service."""
+"""What agents and routers are given."""
 
 import asyncio
 
 import pytest
 
 from calls import KEY
-from in_process import OnAPort
 from knowledge_bot import APIError, Bot, Client, ConfigurationError
+from knowledge_bot.testing import MemoryService
 from llama_index_knowledge_bot import (
     KnowledgeBotChatEngine,
     KnowledgeBotLLM,
@@ -19,24 +19,13 @@ from refusals import refused
 QUESTION = "When does the library open?"
 
 
-@pytest.fixture(scope="module")
-def service():
-    with OnAPort(
-        collections={"col_house": "House", "col_notes": "Notes"},
-        bots={"bot_house": ["col_house"], "bot_notes": ["col_notes"]},
-        bot_names={"bot_house": "House rules", "bot_notes": "Notes"},
-    ) as running:
-        with Client(running.api_key, running.base_url) as client:
-            client.create_text_source(
-                name="Hours", collections="col_house", content="The library opens at nine."
-            )
-        yield running
-
-
 @pytest.fixture
-def client(service):
-    with Client(service.api_key, service.base_url) as client:
-        yield client
+def service():
+    says = "It opens at nine.\n\nSources: Hours"
+    return MemoryService(
+        bots={"bot_house": {QUESTION: says}, "bot_notes": {}},
+        collections={"col_house": "House", "col_notes": "Notes"},
+    )
 
 
 @pytest.fixture(params=["sync", "async"])
@@ -57,10 +46,10 @@ def named(tools):
 
 def test_each_bot_is_a_tool_named_after_it(client, use):
     tools = named(bot_tools(client, descriptions={"bot_house": "Rules and hours of the house."}))
-    assert list(tools) == ["ask_house_rules", "ask_notes"]
-    assert tools["ask_house_rules"].metadata.description == "Rules and hours of the house."
-    assert "'Notes'" in tools["ask_notes"].metadata.description
-    assert "opens at nine" in str(use(tools["ask_house_rules"], input=QUESTION))
+    assert list(tools) == ["ask_bot_house", "ask_bot_notes"]
+    assert tools["ask_bot_house"].metadata.description == "Rules and hours of the house."
+    assert "'bot_notes'" in tools["ask_bot_notes"].metadata.description
+    assert "opens at nine" in str(use(tools["ask_bot_house"], input=QUESTION))
 
 
 def test_bots_that_were_listed_before_are_not_listed_again():
@@ -89,7 +78,7 @@ def test_an_agent_may_ask_and_look_and_by_default_not_write(client, use):
         conversation_id=first["conversation_id"],
     )
     assert again["conversation_id"] == first["conversation_id"]
-    assert {"id": "bot_house", "name": "House rules"} in use(tools["list_bots"])
+    assert {"id": "bot_house", "name": "bot_house"} in use(tools["list_bots"])
     assert {"id": "col_notes", "name": "Notes"} in use(tools["list_collections"])
     conversations = use(tools["list_conversations"], bot_id="bot_house")
     assert first["conversation_id"] in [conversation["id"] for conversation in conversations]
@@ -98,14 +87,14 @@ def test_an_agent_may_ask_and_look_and_by_default_not_write(client, use):
 def test_bots_are_listed_with_what_they_know(client, use):
     spec = KnowledgeBotToolSpec(client, descriptions={"bot_house": "Rules and hours."})
     listed = use(named(spec.to_tool_list())["list_bots"])
-    assert {"id": "bot_house", "name": "House rules", "description": "Rules and hours."} in listed
-    assert {"id": "bot_notes", "name": "Notes"} in listed
+    assert {"id": "bot_house", "name": "bot_house", "description": "Rules and hours."} in listed
+    assert {"id": "bot_notes", "name": "bot_notes"} in listed
 
 
-def test_without_a_client_the_environment_names_the_service(service, monkeypatch):
-    monkeypatch.setenv("KNOWLEDGE_BOT_BASE_URL", service.base_url)
-    monkeypatch.setenv("KNOWLEDGE_BOT_API_KEY", service.api_key)
-    assert list(named(bot_tools())) == ["ask_house_rules", "ask_notes"]
+def test_without_a_client_the_environment_names_the_service(fields, monkeypatch):
+    monkeypatch.setenv("KNOWLEDGE_BOT_BASE_URL", fields["base_url"])
+    monkeypatch.setenv("KNOWLEDGE_BOT_API_KEY", fields["api_key"])
+    assert list(named(bot_tools())) == ["ask_bot_house", "ask_bot_notes"]
     assert len(KnowledgeBotToolSpec().list_bots()) == 2
 
 
