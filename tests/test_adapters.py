@@ -6,37 +6,35 @@ folder; which conversation a list goes on in, in `knowledge_bot/test_conversatio
 
 import asyncio
 import copy
+import json
 import pickle
 import re
 import subprocess
 import sys
-import threading
 import traceback
 from dataclasses import dataclass
 from importlib import import_module
-from itertools import count
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
-from calls import KEY, MESSAGE, SOURCE, passage
+from calls import KEY, MESSAGE, passage
 from faces import FACES, LANGCHAIN, LLAMA_INDEX, PACKAGES, QUESTION
 from knowledge_bot import (
     AsyncClient,
-    AuthenticationError,
     Bot,
     Client,
     ConfigurationError,
-    ConnectionLostError,
     Delivery,
     KnowledgeBotError,
-    ServerError,
 )
 from knowledge_bot.adapters.tools import tool_name, tool_names
 from knowledge_bot.ingest import IncompleteIngestionError, Ledger
-from scripted_server import answer, close, then
+from knowledge_bot.testing import MemoryService
+from numbering_bots import contents, received
+from refusals import refused
+from waiting import until_awaited
 
 OTHERS = {
     "langchain_knowledge_bot": ("airflow", "fastapi", "langchain", "langgraph", "llama_index"),
@@ -48,27 +46,30 @@ awaited_or_not = pytest.mark.parametrize("awaited", [False, True], ids=["sync", 
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_a_package_imports_where_no_other_framework_is_installed(package):
+def test_a_package_needs_no_other_framework_and_who_asks_no_ingestion(package):
     code = (
         f"import sys; sys.modules.update(dict.fromkeys({OTHERS[package]})); "
-        f"from {package} import *; print(KnowledgeBotRetriever.__name__)"
+        f"from {package} import KnowledgeBotRetriever; "
+        "assert not [name for name in sys.modules if name.startswith('knowledge_bot.ingest')]; "
+        f"from {package} import *"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.stdout == "KnowledgeBotRetriever\n", done.stderr
-
-
-def test_who_asks_imports_no_ingestion():
-    code = (
-        "import sys; from langchain_knowledge_bot import ChatKnowledgeBot; "
-        "from llama_index_knowledge_bot import KnowledgeBotQueryEngine; "
-        "ChatKnowledgeBot(bot_id='bot_1', api_key='k', base_url='https://service.test'); "
-        "print([name for name in sys.modules if name.startswith('knowledge_bot.ingest')])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
+    assert done.returncode == 0, done.stderr
 
 
 # Each class ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def service():
+    bots = {bot: {QUESTION: "At nine."} for bot in BOTS}
+    return MemoryService(bots=bots, collections={"col_1": "House"})
+
+
+@pytest.fixture
+def client(fields):
+    with Client(**fields, max_retries=0) as client:
+        yield client
 
 
 @pytest.fixture(params=FACES)
@@ -76,12 +77,14 @@ def face(request):
     return FACES[request.param]
 
 
-def sent_by(server):
-    return [request.json()["value"] for request in server.requests]
+def saying(service, *answers, **more):
+    """Let the next messages be answered with these, whoever is asked."""
+    for text in answers:
+        service.answer_next(200, json.dumps({**MESSAGE, "answer": text, **more}).encode())
 
 
-def keys_of(server):
-    return {request.headers["x-api-key"] for request in server.requests}
+def keys_of(service):
+    return {request.headers["x-api-key"] for request in service.requests}
 
 
 def told(error):
@@ -90,11 +93,13 @@ def told(error):
 
 
 @awaited_or_not
-def test_a_question_is_one_message_and_its_answer_says_where_it_came_from(face, scripted, awaited):
-    said = {**MESSAGE, "answer": "At nine.\n\nSources: hours.md, rules.md"}
-    server = scripted(answer(body={"value": said}))
-    found = face.ask(face.make(Client(KEY, server.url)), awaited=awaited)
-    assert face.text(found) == said["answer"], "as the service wrote it"
+def test_a_question_is_one_message_and_its_answer_says_where_it_came_from(
+    face, client, service, awaited
+):
+    said = "At nine.\n\nSources: hours.md, rules.md"
+    saying(service, said)
+    found = face.ask(face.make(client), awaited=awaited)
+    assert face.text(found) == said, "as the service wrote it"
     expected = {
         "bot_id": "bot_1",
         "conversation_id": "conv_1",
@@ -104,80 +109,79 @@ def test_a_question_is_one_message_and_its_answer_says_where_it_came_from(face, 
         "found": True,
     }
     assert face.fields(found).items() >= expected.items()
-    assert sent_by(server) == [{"bot_id": "bot_1", "content": QUESTION}]
+    assert received(service) == [{"bot_id": "bot_1", "content": QUESTION}]
 
 
 @pytest.mark.parametrize(
-    ("said", "sources", "found"),
+    ("said", "more", "sources", "found"),
     [
-        ({"answer": "I could not find that."}, [], False),
-        ({"answer": "Nichts gefunden.", "sources": [], "found": False}, [], False),
-        ({"sources": [{"name": "Hours, old.md"}, {"name": "b"}]}, ["Hours, old.md", "b"], True),
+        ("I could not find that.", {}, [], False),
+        ("Nichts gefunden.", {"sources": [], "found": False}, [], False),
+        (
+            "At nine.",
+            {"sources": [{"name": "Hours, old.md"}, {"name": "b"}]},
+            ["Hours, old.md", "b"],
+            True,
+        ),
     ],
     ids=["in words", "as data", "names with commas"],
 )
-def test_an_answer_says_whether_anything_was_found(face, scripted, said, sources, found):
-    server = scripted(answer(body={**MESSAGE, **said}))
-    fields = face.fields(face.ask(face.make(Client(KEY, server.url))))
+def test_an_answer_says_whether_anything_was_found(  # noqa: PLR0917
+    face, client, service, said, more, sources, found
+):
+    saying(service, said, **more)
+    fields = face.fields(face.ask(face.make(client)))
     assert (fields["sources"], fields["found"]) == (sources, found)
 
 
+FAULTS = {
+    "401": (lambda service: service.fail_next(401, message=f"no such key {KEY}"), "refused"),
+    "408": (lambda service: service.fail_next(408), "refused"),
+    "500": (lambda service: service.fail_next(), "unknown"),
+    "lost": (lambda service: service.lose_next_answer(), "unknown"),
+    "away": (lambda service: service.refuse_next_connection(times=2), "not_delivered"),
+}
+
+
 @awaited_or_not
-@pytest.mark.parametrize(
-    ("reply", "error", "delivery"),
-    [
-        (
-            answer(401, {"code": "key", "message": f"no such key {KEY}"}),
-            AuthenticationError,
-            Delivery.REFUSED,
-        ),
-        (answer(500), ServerError, Delivery.UNKNOWN),
-        (close, ConnectionLostError, Delivery.UNKNOWN),
-    ],
-    ids=["401", "500", "closed"],
-)
+@pytest.mark.parametrize(("fails", "delivery"), FAULTS.values(), ids=FAULTS)
 def test_an_error_says_whether_the_bot_was_asked_and_nothing_is_sent_again(  # noqa: PLR0917
-    face, scripted, reply, error, delivery, awaited
+    face, client, service, fails, delivery, awaited
 ):
-    server = scripted(reply)
-    client = Client(KEY, server.url, max_retries=0)
+    fails(service)
     with pytest.raises(Exception) as caught:  # noqa: PT011 - its class is looked at below
         face.ask(face.make(client), awaited=awaited)
-    assert isinstance(told(caught.value), error)
-    assert told(caught.value).delivery is delivery
-    assert len(server.requests) == 1
+    assert isinstance(told(caught.value), KnowledgeBotError)
+    assert told(caught.value).delivery == delivery
+    assert len(service.requests) == (delivery != "not_delivered")
     assert KEY not in "".join(traceback.format_exception(caught.value))
 
 
 @awaited_or_not
-def test_an_empty_question_is_not_sent(face, scripted, awaited):
-    server = scripted(answer(body=MESSAGE))
+def test_an_empty_question_is_not_sent(face, client, service, awaited):
     with pytest.raises(Exception, match="empty"):
-        face.ask(face.make(Client(KEY, server.url)), " ", awaited=awaited)
-    assert server.requests == []
+        face.ask(face.make(client), " ", awaited=awaited)
+    assert service.requests == []
 
 
-def test_without_a_client_the_environment_names_the_service(face, scripted, monkeypatch):
+def test_without_a_client_the_environment_names_the_service(face, fields, service, monkeypatch):
     with pytest.raises(ValueError, match="KNOWLEDGE_BOT_BASE_URL"):
         face.make()
-    server = scripted(answer(body=MESSAGE))
-    monkeypatch.setenv("KNOWLEDGE_BOT_BASE_URL", server.url)
+    monkeypatch.setenv("KNOWLEDGE_BOT_BASE_URL", fields["base_url"])
     monkeypatch.setenv("KNOWLEDGE_BOT_API_KEY", KEY)
     face.ask(face.make())
-    assert keys_of(server) == {KEY}
+    assert keys_of(service) == {KEY}
 
 
-def test_an_own_transport_is_never_gone_around(face, scripted):
-    server = scripted(answer(body=MESSAGE))
-    with httpx.Client(headers={"X-Gateway": "north"}) as http_client:
-        client = Client(KEY, server.url, http_client=http_client)
-        assert face.ask(face.make(client))
-        with pytest.raises((ConfigurationError, ValueError), match="async_client="):
-            face.ask(face.make(client), awaited=True)
-        both = face.make(client, async_client=AsyncClient("other-key", server.url))
-        assert face.ask(both, awaited=True)
-    assert keys_of(server) == {KEY, "other-key"}
-    assert len(server.requests) == 2
+def test_an_own_transport_is_never_gone_around(face, fields, service):
+    client = Client(**fields, transport=service.transport)
+    assert face.ask(face.make(client))
+    with pytest.raises((ConfigurationError, ValueError), match="async_client="):
+        face.ask(face.make(client), awaited=True)
+    both = face.make(client, async_client=AsyncClient("other-key", fields["base_url"]))
+    assert face.ask(both, awaited=True)
+    assert keys_of(service) == {KEY, "other-key"}
+    assert len(service.requests) == 2
 
 
 def test_what_is_no_client_is_not_quoted(face):
@@ -192,18 +196,17 @@ def test_what_is_no_client_is_not_quoted(face):
     "duplicate", [copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))]
 )
 @awaited_or_not
-def test_a_duplicate_asks_with_the_same_key_and_not_the_environments(
-    face, scripted, monkeypatch, duplicate, awaited
+def test_a_duplicate_asks_with_the_same_key_and_not_the_environments(  # noqa: PLR0917
+    face, client, service, monkeypatch, duplicate, awaited
 ):
     monkeypatch.setenv("KNOWLEDGE_BOT_BASE_URL", ELSEWHERE)
     monkeypatch.setenv("KNOWLEDGE_BOT_API_KEY", "key-of-another-account")
-    server = scripted(answer(body=MESSAGE))
-    original = face.make(Client(KEY, server.url))
+    original = face.make(client)
     face.ask(duplicate(original), awaited=awaited)
     face.ask(original, awaited=awaited)
     face.ask(duplicate(original), awaited=awaited)
-    assert keys_of(server) == {KEY}
-    assert len(server.requests) == 3
+    assert keys_of(service) == {KEY}
+    assert len(service.requests) == 3
 
 
 def test_the_key_is_in_no_representation(face):
@@ -214,17 +217,17 @@ def test_the_key_is_in_no_representation(face):
     assert KEY not in "".join(shown)
 
 
-async def test_awaited_questions_go_out_together(face, scripted):
+async def test_awaited_questions_go_out_together(face, client, service):
     together = 1 if "Engine" in face.name and face.ways[0] == "chat" else 30
-    barrier = threading.Barrier(together)
-    server = scripted(then(lambda _: barrier.wait(timeout=20), answer(body=MESSAGE)))
-    asking = face.make(Client(KEY, server.url))
-    found = await asyncio.gather(*(face.aask(asking) for _ in range(30)))
-    assert [face.text(one) for one in found] == ["At nine."] * 30
+    asking = face.make(client)
+    with service.holding_answers():
+        tasks = [asyncio.create_task(face.aask(asking)) for _ in range(30)]
+        assert await until_awaited(lambda: len(service.requests) == together)
+    assert [face.text(await one) for one in tasks] == ["At nine."] * 30
 
 
-async def test_a_blocking_call_works_inside_a_running_loop(face, scripted):
-    asking = face.make(Client(KEY, scripted(answer(body=MESSAGE)).url))
+async def test_a_blocking_call_works_inside_a_running_loop(face, client):
+    asking = face.make(client)
     assert face.text(face.ask(asking)) == face.text(await face.aask(asking)) == "At nine."
 
 
@@ -241,13 +244,12 @@ class Found:
 
 
 @pytest.fixture(params=PACKAGES)
-def retriever_of(request):
-    """`retriever_of(server, *bots, **options)`: a retriever, whose limit is `limit`."""
+def retriever_of(request, client):
+    """`retriever_of(*bots, **options)`: a retriever, whose limit is `limit`."""
     cls = import_module(request.param).KnowledgeBotRetriever
     limited = "k" if request.param == LANGCHAIN else "similarity_top_k"
 
-    def make(server, *bots, limit=None, **options):
-        client = Client(KEY, server.url, max_retries=0)
+    def make(*bots, limit=None, **options):
         if limit is not None:
             options[limited] = limit
         return cls(bot_ids=list(bots or BOTS), client=client, **options)
@@ -277,39 +279,30 @@ def bots_and_texts(found):
     return [(one.fields["bot_id"], one.text) for one in found]
 
 
-def at_once(*texts):
-    """Replies that are only given when all their requests have arrived."""
-    barrier = threading.Barrier(len(texts))
-    bodies = [
-        {**MESSAGE, "id": f"msg_{number}", "answer": text} for number, text in enumerate(texts)
-    ]
-    return [then(lambda _: barrier.wait(timeout=10), answer(body=body)) for body in bodies]
+def answering(service, *texts):
+    service.bots = {bot: {QUESTION: text} for bot, text in zip(BOTS, texts, strict=True)}
 
 
-def asked(server):
-    return [value["bot_id"] for value in sent_by(server)]
+def asked(service):
+    return [value["bot_id"] for value in received(service)]
 
 
-def test_several_bots_are_asked_at_once_and_answer_in_their_order(retriever_of, retrieve, scripted):
-    texts = ["Answer 1.", "Answer 2.", "Answer 3."]
-    server = scripted(*at_once(*texts))
-    found = bots_and_texts(retrieve(retriever_of(server)))
-    assert [bot for bot, _ in found] == BOTS
-    assert dict(found) == dict(zip(asked(server), texts, strict=True))
+def test_several_bots_answer_in_their_order(retriever_of, retrieve, service):
+    answering(service, "Answer 1.", "Answer 2.", "Answer 3.")
+    found = bots_and_texts(retrieve(retriever_of()))
+    assert found == [("bot_1", "Answer 1."), ("bot_2", "Answer 2."), ("bot_3", "Answer 3.")]
 
 
-def test_a_bot_named_twice_is_asked_once(retriever_of, retrieve, scripted):
-    server = scripted(answer(body=MESSAGE))
-    found = retrieve(retriever_of(server, "bot_1", "bot_1"))
+def test_a_bot_named_twice_is_asked_once(retriever_of, retrieve, service):
+    found = retrieve(retriever_of("bot_1", "bot_1"))
     assert bots_and_texts(found) == [("bot_1", "At nine.")]
-    assert asked(server) == ["bot_1"]
+    assert asked(service) == ["bot_1"]
 
 
-def test_what_is_no_bot_is_not_asked(retriever_of, retrieve, scripted):
-    server = scripted(answer(body=MESSAGE))
+def test_what_is_no_bot_is_not_asked(retriever_of, retrieve, service):
     with pytest.raises(ConfigurationError):
-        retrieve(retriever_of(server, "col_1"))
-    assert server.requests == []
+        retrieve(retriever_of("col_1"))
+    assert service.requests == []
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -323,19 +316,30 @@ def test_one_bot_or_several_are_named(package, bots):
         import_module(package).KnowledgeBotRetriever(**bots, client=Client(KEY, ELSEWHERE))
 
 
-def test_refusals_are_left_out_on_demand(retriever_of, retrieve, scripted):
-    texts = ["At nine.", "I could not find that.", "Sorry, I cannot answer that."]
-    server = scripted(*at_once(*texts), *at_once(*texts))
-    assert len(retrieve(retriever_of(server))) == 3
-    (kept,) = retrieve(retriever_of(server, drop_refusals=True))
+def test_refusals_are_left_out_on_demand(retriever_of, retrieve, service):
+    answering(service, "At nine.", "I could not find that.", "Sorry, I cannot answer that.")
+    assert len(retrieve(retriever_of())) == 3
+    (kept,) = retrieve(retriever_of(drop_refusals=True))
     assert kept.text == "At nine."
 
 
 # Passages -----------------------------------------------------------------------------------------
 
 
-def test_passages_are_found_and_no_bot_is_asked(retriever_of, retrieve, searched):
-    server = searched(bot_1=[passage(1, url="https://h.example/")])
+def finding(service, **of_bots):
+    """Let searches find these passages, for each bot its own, and once each."""
+    service.announcement = "passages=1"
+    for bot, passages in of_bots.items():
+        service.answer_next(
+            200,
+            json.dumps({"value": {"data": passages}}).encode(),
+            where=lambda request, bot=bot: request.value.get("bot_id") == bot,
+            times=None,
+        )
+
+
+def test_passages_are_found_and_no_bot_is_asked(retriever_of, retrieve, service):
+    finding(service, bot_1=[passage(1, url="https://h.example/")])
     fields = {
         "bot_id": "bot_1",
         "source": "1.md",
@@ -346,31 +350,30 @@ def test_passages_are_found_and_no_bot_is_asked(retriever_of, retrieve, searched
         "score": 1.0,
         "found": True,
     }
-    found = retrieve(retriever_of(server, "bot_1"))
+    found = retrieve(retriever_of("bot_1"))
     assert found == [Found("pas_1", "Passage 1.", fields)]
-    (request,) = server.requests
-    assert request.path == "/public/v1/search"
-    assert request.json() == {"value": {"query": QUESTION, "limit": 5, "bot_id": "bot_1"}}
+    (request,) = service.requests
+    assert request.path == "/search"
+    assert request.value == {"query": QUESTION, "limit": 5, "bot_id": "bot_1"}
 
 
-def test_the_best_of_each_bot_come_in_turn_and_each_once(retriever_of, retrieve, searched):
-    server = searched(
+def test_the_best_of_each_bot_come_in_turn_and_each_once(retriever_of, retrieve, service):
+    finding(
+        service,
         bot_1=[passage(1), passage(2), passage(3)],
         bot_2=[passage(2), passage(4, found=False)],
         bot_3=[],
     )
-    found = retrieve(retriever_of(server))
+    found = retrieve(retriever_of())
     assert [one.id for one in found] == ["pas_1", "pas_2", "pas_4", "pas_3"]
     assert [one.fields["bot_id"] for one in found] == ["bot_1", "bot_2", "bot_2", "bot_1"]
-    assert [one.id for one in retrieve(retriever_of(server, limit=2))] == ["pas_1", "pas_2"]
-    assert server.requests[-1].json()["value"]["limit"] == 2
-    about = retrieve(retriever_of(server, drop_refusals=True))
+    assert [one.id for one in retrieve(retriever_of(limit=2))] == ["pas_1", "pas_2"]
+    assert received(service)[-1]["limit"] == 2
+    about = retrieve(retriever_of(drop_refusals=True))
     assert [one.id for one in about] == ["pas_1", "pas_2", "pas_3"]
 
 
-CITING = {
-    **MESSAGE,
-    "answer": "At nine.\n\nSources: hours.md",
+CITED = {
     "found": True,
     "sources": [
         {
@@ -385,10 +388,10 @@ CITING = {
 
 
 def test_the_passages_of_an_answer_are_retrieved_where_none_can_be_searched(
-    retriever_of, retrieve, scripted
+    retriever_of, retrieve, service
 ):
-    server = scripted(answer(body=CITING))
-    found = retrieve(retriever_of(server, "bot_1"))
+    saying(service, "At nine.\n\nSources: hours.md", **CITED)
+    found = retrieve(retriever_of("bot_1"))
     assert bots_and_texts(found) == [("bot_1", "We open at nine.")]
 
 
@@ -409,9 +412,9 @@ def llama_index_nodes(client):
 
 
 @pytest.mark.parametrize("cited_by", [langchain_citation, llama_index_nodes])
-def test_an_answer_cites_its_passages(cited_by, scripted):
-    with Client(KEY, scripted(answer(body=CITING)).url) as client:
-        assert cited_by(client) == ("hours.md", "https://house.test/hours", "We open at nine.")
+def test_an_answer_cites_its_passages(cited_by, client, service):
+    saying(service, "At nine.\n\nSources: hours.md", **CITED)
+    assert cited_by(client) == ("hours.md", "https://house.test/hours", "We open at nine.")
 
 
 # The question of a prompt -------------------------------------------------------------------------
@@ -423,56 +426,36 @@ def text_behind_the_label(text):
     return text.partition("Question: ")[2].partition("\nContext:")[0]
 
 
-def langchain_model(client, question, *, awaited):
-    from langchain_knowledge_bot import ChatKnowledgeBot
+@pytest.fixture(params=["langchain model", "llama-index llm", "llama-index chat"])
+def prompted(request, client):
+    """`prompted(question, awaited)`: ask with a prompt, and a function that finds its question."""
+    face = FACES[request.param]
 
-    choose = question and (lambda messages: question(messages[-1].text))
-    model = ChatKnowledgeBot(bot_id="bot_1", client=client, question=choose)
-    return asyncio.run(model.ainvoke(PROMPT)) if awaited else model.invoke(PROMPT)
+    def ask(question, *, awaited):
+        choose = question and (lambda messages: question(text_of(messages[-1])))
+        return face.ask(face.make(client, question=choose), PROMPT, awaited=awaited)
 
-
-def llama_index_prompt(client, question, *, awaited):
-    from llama_index_knowledge_bot import KnowledgeBotLLM
-
-    choose = question and (lambda messages: question(messages[-1].content))
-    llm = KnowledgeBotLLM("bot_1", client=client, question=choose)
-    return asyncio.run(llm.acomplete(PROMPT)) if awaited else llm.complete(PROMPT)
+    return ask
 
 
-def llama_index_chat(client, question, *, awaited):
-    from llama_index.core.llms import ChatMessage
-
-    from llama_index_knowledge_bot import KnowledgeBotLLM
-
-    choose = question and (lambda messages: question(messages[-1].content))
-    llm, asked = KnowledgeBotLLM("bot_1", client=client, question=choose), [ChatMessage(PROMPT)]
-    return asyncio.run(llm.achat(asked)) if awaited else llm.chat(asked)
-
-
-@pytest.fixture(params=[langchain_model, llama_index_prompt, llama_index_chat])
-def prompted(request):
-    return request.param
+def text_of(message):
+    return message.content if isinstance(message.content, str) else message.text
 
 
 @pytest.mark.parametrize("awaited", [False, True])
-def test_a_function_of_the_users_finds_the_question_in_a_prompt(prompted, scripted, awaited):
-    server = scripted(answer(body=MESSAGE), answer(body=MESSAGE))
-    with Client(KEY, server.url) as client:
-        prompted(client, text_behind_the_label, awaited=awaited)
-        prompted(client, None, awaited=awaited)
-    contents = [request.json()["value"]["content"] for request in server.requests]
-    assert contents == [QUESTION, PROMPT]
+def test_a_function_of_the_users_finds_the_question_in_a_prompt(prompted, client, service, awaited):
+    prompted(text_behind_the_label, awaited=awaited)
+    prompted(None, awaited=awaited)
+    assert contents(service) == [QUESTION, PROMPT]
 
 
 @pytest.mark.parametrize("found", ["", " ", None, 5])
 def test_a_function_that_finds_no_question_is_an_error_before_anything_is_sent(
-    prompted, scripted, found
+    prompted, service, found
 ):
-    server = scripted(answer(body=MESSAGE))
-    with Client(KEY, server.url) as client, pytest.raises(ConfigurationError) as caught:
-        prompted(client, lambda _: found, awaited=False)
-    assert caught.value.argument == "question"
-    assert server.requests == []
+    with refused("question"):
+        prompted(lambda _: found, awaited=False)
+    assert service.requests == []
 
 
 # Tools --------------------------------------------------------------------------------------------
@@ -525,11 +508,10 @@ def mcp_names(client):
 
 
 @pytest.mark.parametrize("names_of", [langchain_names, llama_index_names, mcp_names])
-def test_a_bot_has_the_same_name_as_a_tool_of_every_framework(names_of, scripted):
+def test_a_bot_has_the_same_name_as_a_tool_of_every_framework(names_of, client, service):
     bots = [{"id": bot_id, "name": name} for bot_id, (name, _) in NAMED.items()]
-    server = scripted(answer(body={"data": bots}))
-    with Client(KEY, server.url) as client:
-        assert names_of(client) == {bot_id: name for bot_id, (_, name) in NAMED.items()}
+    service.answer_next(200, json.dumps({"data": bots}).encode())
+    assert names_of(client) == {bot_id: name for bot_id, (_, name) in NAMED.items()}
 
 
 # Collections --------------------------------------------------------------------------------------
@@ -554,12 +536,12 @@ class Feeder:
     is_langchain: bool
     awaited: bool
     ledger: Path
+    client: Client
 
-    def make(self, server, **options):
+    def make(self, **options):
         name = "KnowledgeBotCollection" if self.is_langchain else "CollectionSink"
         cls = getattr(import_module(LANGCHAIN if self.is_langchain else LLAMA_INDEX), name)
-        client = Client(KEY, server.url, max_retries=0)
-        return cls(collections="col_1", ledger=self.ledger, client=client, **options)
+        return cls(collections="col_1", ledger=self.ledger, client=self.client, **options)
 
     def feed(self, target, **texts):
         if self.is_langchain:
@@ -585,73 +567,51 @@ class Feeder:
 
 
 @pytest.fixture(params=[(one, how) for one in PACKAGES for how in ("sync", "async")], ids=str)
-def feeder(request, tmp_path):
+def feeder(request, client, tmp_path):
     package, how = request.param
-    return Feeder(package == LANGCHAIN, how == "async", tmp_path / "ledger.db")
+    return Feeder(package == LANGCHAIN, how == "async", tmp_path / "ledger.db", client)
 
 
-def contents(server):
-    return [value["content"] for value in sent_by(server)]
-
-
-def creating(**failing):
-    """A service of sources that meets some texts with other replies."""
-    numbers = count(1)
-
-    def reply_to(request):
-        if request.method == "GET":  # a ping
-            return answer(body="pong")
-        reply = failing.get(request.json()["value"]["content"])
-        return reply or answer(body={**SOURCE, "id": f"src_{next(numbers)}"})
-
-    return {"reply_to": reply_to}
-
-
-def test_a_document_is_a_source_once_and_a_changed_one_another(feeder, scripted):
-    server = scripted(**creating())
-    target = feeder.make(server, concurrency=1)
+def test_a_document_is_a_source_once_and_a_changed_one_another(feeder, service):
+    target = feeder.make(concurrency=1)
     for _ in range(2):
         feeder.feed(target, a="One", b="Two")
     feeder.feed(target, a="Three", b="Two")
-    assert contents(server) == ["One", "Two", "Three"]
+    assert contents(service) == ["One", "Two", "Three"]
     (old,) = Ledger(feeder.ledger).superseded()
-    assert (old.key, old.source_id) == ("a", "src_1")
+    assert (old.key, old.source_id) == ("a", service.sources[0]["id"])
 
 
-def test_what_was_refused_is_told_after_all_others_and_sent_the_next_time(feeder, scripted):
-    failing = {"One": answer(400, {"code": "bad", "message": "no"})}
-    server = scripted(**creating(**failing))
-    for error in (IncompleteIngestionError, IncompleteIngestionError):
-        with pytest.raises(error) as caught:
-            feeder.feed(feeder.make(server, concurrency=1), a="One", b="Two")
+def test_what_was_refused_is_told_after_all_others_and_sent_the_next_time(feeder, service):
+    for _ in range(2):
+        service.fail_next(400, where=lambda request: request.value.get("content") == "One")
+        with pytest.raises(IncompleteIngestionError) as caught:
+            feeder.feed(feeder.make(concurrency=1), a="One", b="Two")
         assert caught.value.delivery is Delivery.REFUSED
         assert KEY not in str(caught.value)
-    assert contents(server) == ["One", "Two", "One"]
+    assert contents(service) == ["One", "Two", "One"]
 
 
-def test_an_unknown_outcome_is_held_or_sent_again(feeder, scripted):
-    server = scripted(**creating(One=close))
+def test_an_unknown_outcome_is_held_or_sent_again(feeder, service):
+    service.lose_next_answer(times=None)
     for on_unknown in ("hold", "hold", "resend"):
         with pytest.raises(IncompleteIngestionError) as caught:
-            feeder.feed(feeder.make(server, on_unknown=on_unknown), a="One")
+            feeder.feed(feeder.make(on_unknown=on_unknown), a="One")
         assert caught.value.delivery is Delivery.UNKNOWN
-    sent = [request for request in server.requests if request.method == "POST"]
-    assert len(sent) == 2
+    assert len(service.requests) == 2
 
 
 @pytest.mark.parametrize("broken", [{"half \ud800": "x"}, {"x": "half \ud800"}], ids=["id", "text"])
-def test_what_no_source_can_hold_is_told_and_all_others_are_sent(feeder, scripted, broken):
-    server = scripted(**creating())
+def test_what_no_source_can_hold_is_told_and_all_others_are_sent(feeder, service, broken):
     with pytest.raises(IncompleteIngestionError) as caught:
-        feeder.feed(feeder.make(server), a="One", **broken)
+        feeder.feed(feeder.make(), a="One", **broken)
     assert caught.value.report.invalid == 1
-    assert contents(server) == ["One"]
+    assert contents(service) == ["One"]
     str(caught.value).encode()
 
 
-def test_what_an_origin_no_longer_has_is_gone(feeder, scripted):
-    server = scripted(**creating())
-    target, texts = feeder.make(server), {"a": "One", "b": "Two", "c": "Three"}
+def test_what_an_origin_no_longer_has_is_gone(feeder):
+    target, texts = feeder.make(), {"a": "One", "b": "Two", "c": "Three"}
     assert feeder.sync(target, texts).created == 3
     assert feeder.sync(target, {"d": "Four"}, origin="another").gone == 0
     report = feeder.sync(target, {"a": "One", "b": "Two"})

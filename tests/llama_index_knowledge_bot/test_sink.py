@@ -254,7 +254,9 @@ def test_documents_with_ids_made_up_by_the_framework_are_recognised(run, client,
 
 
 @pytest.mark.parametrize("name", ["blank", None], ids=["id of its own", "id made up"])
-def test_a_document_without_text_is_skipped_and_named(run, client, service, ledger, caplog, name):
+def test_a_document_without_text_is_skipped_and_named(  # noqa: PLR0917
+    run, client, service, ledger, caplog, name
+):
     document = Document(text=" \n", **({} if name is None else {"id_": name}))
     run([sink_of(client, ledger)], [document, *documents()])
     assert names(service) == NAMES

@@ -3,7 +3,6 @@
 import itertools
 import signal
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -12,7 +11,7 @@ from calls import KEY
 from knowledge_bot import Client
 from knowledge_bot._extensions import announced_by
 from knowledge_bot.testing import MemoryService
-from scripted_server import Received, Reply, ScriptedServer, answer
+from scripted_server import Reply, ScriptedServer
 
 # Under `nohup`, or in the background of a script, both are ignored, and so they would be by every
 # process that a test starts and signals.
@@ -93,17 +92,3 @@ def scripted() -> Iterator[Callable[..., ScriptedServer]]:
     yield start
     for server in servers:
         server.stop()
-
-
-@pytest.fixture
-def searched(scripted: Callable[..., ScriptedServer]) -> Callable[..., ScriptedServer]:
-    """`searched(bot_1=[passage(1)])`: a server that announces passages and finds these."""
-
-    def start(**of_bots: Any) -> ScriptedServer:
-        def reply_to(request: Received) -> Reply:
-            return answer(body={"value": {"data": of_bots[request.json()["value"]["bot_id"]]}})
-
-        announced = answer(body="pong", headers={"Knowledge-Bot-Extensions": "passages=1"})
-        return scripted(on_ping=announced, reply_to=reply_to)
-
-    return start
