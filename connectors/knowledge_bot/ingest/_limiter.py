@@ -268,7 +268,8 @@ class Limiter:
             return Decision("refused", stop=(Stop.PAYMENT, str(error)))
         if error.delivery is Delivery.NOT_DELIVERED:
             self._note_outage(began)
-            stop = self._outage_too_long(error)
+            lasting = None if error.may_pass else (Stop.UNAVAILABLE, str(error))
+            stop = lasting or self._outage_too_long(error)
             again = stop is None and tries < _TRIES
             return Decision("undelivered", 0.0 if again else None, stop)
         if error.delivery is Delivery.REFUSED:
@@ -396,9 +397,7 @@ def _is_unavailable(error: KnowledgeBotError) -> bool:
     """Return whether an error means that nothing answered, or only a proxy before the service."""
     if isinstance(error, APIError):
         return error.status_code in (502, 503, 504)
-    return error.delivery is Delivery.NOT_DELIVERED or isinstance(
-        error, ConnectionLostError | RequestTimeoutError
-    )
+    return error.may_pass and not isinstance(error, UnexpectedResponseError)
 
 
 def _is_wrong_tls(error: BaseException) -> bool:
@@ -414,8 +413,7 @@ def _is_wrong_tls(error: BaseException) -> bool:
 
 def is_away(error: KnowledgeBotError) -> bool:
     """Return whether an error means that the service is not there, or not able to answer."""
-    failed = isinstance(error, APIError) and error.status_code >= 500
-    return failed or _is_unavailable(error)
+    return error.may_pass and (not isinstance(error, APIError) or error.status_code >= 500)
 
 
 def _backoff(times: int, longest: float) -> float:

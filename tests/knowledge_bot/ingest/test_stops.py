@@ -3,15 +3,27 @@
 import logging
 import re
 import threading
+import time
 
 import pytest
 
 from ingest_texts import texts
+from knowledge_bot import ConnectionFailedError, Delivery
 from knowledge_bot.ingest import Ledger, Stop
+from knowledge_bot.ingest._limiter import Limiter
 from knowledge_bot.ingest._report import stop_reason
 from scripted_server import answer
 
 pytestmark = pytest.mark.timeout(60)
+
+
+@pytest.mark.parametrize("may_pass", [True, False])
+def test_what_only_a_person_can_mend_ends_a_run_at_once(may_pass):
+    limiter = Limiter(8, None, ping=None, on_stop=None)
+    away = ConnectionFailedError("no", delivery=Delivery.NOT_DELIVERED, may_pass=may_pass)
+    decision = limiter.failed(away, time.monotonic(), 1, 0, keyed=False, replacing=False)
+    assert decision.kind == "undelivered"
+    assert (decision.stop is None, decision.retry_in is not None) == (may_pass, may_pass)
 
 
 def without_turns(ledger: Ledger) -> Ledger:
