@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from click.testing import CliRunner, Result
 from calls import KEY
 from in_process import OnAPort
 from knowledge_bot.cli import main
+from knowledge_bot.testing import MemoryService
 
 
 @pytest.fixture(autouse=True)
@@ -105,6 +107,19 @@ def answering(
         return server
 
     return start
+
+
+@pytest.fixture
+def standing_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., MemoryService]]:
+    """`standing_in(bots=…)`: a service in memory, which answers whatever the environment names."""
+    monkeypatch.setenv("KNOWLEDGE_BOT_BASE_URL", "https://service.test")
+    monkeypatch.setenv("KNOWLEDGE_BOT_API_KEY", KEY)
+    with ExitStack() as stack:
+
+        def start(**options: object) -> MemoryService:
+            return stack.enter_context(MemoryService(**options).standing_in())  # type: ignore[arg-type]
+
+        yield start
 
 
 @pytest.fixture
