@@ -27,51 +27,108 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
 from calls import KEY, MESSAGE, SOURCE
-from knowledge_bot.testing import no_waiting
-from scripted_server import Received, Reply, answer, close, reset
+from knowledge_bot._transports import STANDING_IN
+from knowledge_bot.testing import MemoryService, ReceivedRequest, no_waiting
 
 _COLLECTION = {"id": "col_1", "name": "Handbook"}
 
-REPLIES = {
-    "source": answer(body=SOURCE),
-    "message": answer(body=MESSAGE),
-    "empty": answer(body={"data": []}),
-    "close": close,
-    "reset": reset,
-    "bots": answer(body={"data": [{"id": "bot_1", "name": "Guide"}]}),
-    "collections": answer(body={"data": [_COLLECTION]}),
-    "two collections": answer(body={"data": [_COLLECTION, {"id": "col_2", "name": "Archive"}]}),
+BODIES = {
+    "source": SOURCE,
+    "message": MESSAGE,
+    "empty": {"data": []},
+    "bots": {"data": [{"id": "bot_1", "name": "Guide"}]},
+    "collections": {"data": [_COLLECTION]},
+    "two collections": {"data": [_COLLECTION, {"id": "col_2", "name": "Archive"}]},
 }
 
-
-def reply_of(text: str) -> Reply:
-    """`source`, `400`, `400 {"code": "c"}`, or `503 retry` with the advice to come again."""
-    status, _, body = text.partition(" ")
-    if status == "says":
-        return answer(body={**MESSAGE, "answer": body})
-    if not status.isdigit():
-        return REPLIES[text]
-    if body == "retry":
-        return answer(int(status), headers={"Retry-After": "0"})
-    return answer(int(status), json.loads(body) if body[:1] in ("{", "[") else body.encode())
+Reply = Callable[[int | None], None]
 
 
-def by_name(request: Received) -> Reply:
-    """Reply with a source of its own to each text; what is named `lost…` or `bad…` is that."""
-    sent: Any = request.json()
-    name, content = sent["value"]["name"], sent["value"].get("content", "")
-    if name.startswith("lost"):
-        return close
-    if name.startswith("bad"):
-        return answer(400, {"message": "no such language"})
-    return answer(body={**SOURCE, "id": f"src_{content.removesuffix('.')}"})
+class Scripted(MemoryService):
+    """A service that answers what a session says, one after the other; the last one repeats."""
+
+    def __init__(self) -> None:
+        super().__init__(collections=["col_1", "col_2"])
+        self.replies: list[Reply] = []
+        self.compared, self.by_name = 0, False
+
+    def add(self, text: str) -> None:
+        """`source`, `400`, `400 {"code": "c"}`, or `503 retry` with the advice to come again."""
+        status, _, body = text.partition(" ")
+        if text == "by name":
+            self.by_name = True
+            self.fail_next(400, message="no such language", times=None, where=_named("bad"))
+            self.lose_next_answer(times=None, where=_named("lost"))
+            return
+        if text in ("close", "reset"):
+            self.replies.append(lambda times: self.lose_next_answer(times=times))
+            return
+        code, headers = 200, {}
+        if status.isdigit():
+            code, headers = int(status), {"Retry-After": "0"} if body == "retry" else {}
+            content = b"" if body == "retry" else body.encode()
+        else:
+            found = {**MESSAGE, "answer": body} if status == "says" else BODIES[text]
+            content = json.dumps(found).encode()
+        self.replies.append(lambda times: self.answer_next(code, content, headers, times=times))
+
+    def _created(self, received: ReceivedRequest, kind: str) -> object:
+        made: Any = super()._created(received, kind)
+        content = received.value.get("content", "").removesuffix(".")
+        return {**made, "id": f"src_{content}"} if self.by_name else made
+
+    def arrange(self) -> None:
+        """Let the next requests be answered with what is left."""
+        if self.replies:
+            self.recover()
+            left = self.replies[min(len(self.requests), len(self.replies) - 1) :]
+            for reply in left[:-1]:
+                reply(1)
+            left[-1](None)
+
+    def since(self) -> list[ReceivedRequest]:
+        """The requests that nobody has looked at yet."""
+        found, self.compared = self.requests[self.compared :], len(self.requests)
+        return found
+
+
+def _named(beginning: str) -> Callable[[ReceivedRequest], bool]:
+    return lambda one: one.value.get("name", "").startswith(beginning)
+
+
+class Router:
+    """Sends each request to the service of its host, and to nobody where there is none."""
+
+    def __init__(self, services: dict[str, Scripted]) -> None:
+        self.services = services
+
+    def of(self, request: Any) -> Scripted:
+        name = (urlsplit(request.url).hostname or "").removesuffix(".test")
+        if name not in self.services:
+            raise ConnectionRefusedError("nobody is there")
+        return self.services[name]
+
+    def send(self, request: Any) -> Any:
+        return self.of(request).transport.send(request)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class AsyncRouter(Router):
+    async def send(self, request: Any) -> Any:
+        return await self.of(request).async_transport.send(request)
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
 
 
 class Session:
@@ -83,7 +140,7 @@ class Session:
         self.patch.chdir(folder)
         self.patch.setattr(sys, "path", sys.path.copy())
         self.names = {"tmp": str(folder), "key": KEY}
-        self.servers: dict[str, Any] = {}
+        self.servers: dict[str, Scripted] = {}
         self.begin("")
 
     def begin(self, command: str) -> None:
@@ -110,17 +167,18 @@ class Session:
             self.names["url"] = embedded.base_url
             return
         if name not in self.servers:
-            start = self.fixture("answering" if name == "url" else "scripted")
-            self.servers[name] = start()
-            self.names[name] = self.servers[name].url
-        if text == "by name":
-            self.servers[name].reply_to = by_name
-        else:
-            self.servers[name].replies.append(reply_of(text))
+            self.servers[name] = Scripted()
+            self.names[name] = f"https://{name}.test"
+            routers = {"Transport": Router, "AsyncTransport": AsyncRouter}
+            for protocol, router in routers.items():
+                self.patch.setitem(STANDING_IN, protocol, router(self.servers))
+            if name == "url":
+                self.patch.setenv("KNOWLEDGE_BOT_BASE_URL", self.names[name])
+                self.patch.setenv("KNOWLEDGE_BOT_API_KEY", KEY)
+        self.servers[name].add(text)
 
     def ping(self, announced: str) -> None:
-        headers = {"Knowledge-Bot-Extensions": announced}
-        self.servers["url"].on_ping = answer(body="pong", headers=headers)
+        self.servers["url"].announcement = announced
 
     def file(self, name: str, text: str) -> None:
         self.finish()
@@ -149,6 +207,8 @@ class Session:
             while re.match(r"[A-Z_]+=", words[0]):
                 name, _, value = words.pop(0).partition("=")
                 given[name] = value
+            for server in self.servers.values():
+                server.arrange()
             if words[0] == "kbot":
                 with no_waiting():
                     self.compare(self.fixture("run")(*words[1:], stdin=self.stdin, **given))
@@ -175,19 +235,17 @@ class Session:
         pattern = "\n".join(re.escape(one).replace("…", ".*") for one in self.stdout)
         assert re.fullmatch(pattern, "\n".join(printed), re.DOTALL), said
 
-    def since(self) -> Iterator[tuple[str, Received]]:
+    def since(self) -> Iterator[tuple[str, ReceivedRequest]]:
         for name, server in self.servers.items():
-            yield from ((name, request) for request in server.requests)
-            server.requests.clear()
+            yield from ((name, request) for request in server.since())
 
-    def compare_requests(self, arrived: list[Received]) -> None:
+    def compare_requests(self, arrived: list[ReceivedRequest]) -> None:
         wanted = [one.split(" ", 2) for one in self.wanted if one != "nothing"]
-        shown = [(one.method, one.path.removeprefix("/public/v1"), one.body) for one in arrived]
-        assert [list(one[:2]) for one in shown] == [one[:2] for one in wanted], shown
-        for (_, _, content), (_, _, *body) in zip(shown, wanted, strict=True):
+        shown = [(one.method, one.path + f"?{one.query}" * bool(one.query)) for one in arrived]
+        assert shown == [tuple(one[:2]) for one in wanted]
+        for request, (_, _, *body) in zip(arrived, wanted, strict=True):
             if body:
-                value = json.loads(content)["value"]
-                assert value | json.loads(body[0]) == value
+                assert request.value | json.loads(body[0]) == request.value
 
     def asked(self, name: str, key: str) -> None:
         self.finish()
