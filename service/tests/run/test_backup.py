@@ -10,8 +10,7 @@ from contextlib import closing
 
 import pytest
 
-from in_process import InProcess, web
-from knowledge_bot_service import LocalService
+from in_process import InProcess, OnAPort, web
 from knowledge_bot_service.config.folder import FolderError
 from knowledge_bot_service.store.schema import VERSION
 from serve_command import called
@@ -54,7 +53,7 @@ def test_nothing_that_was_accepted_before_a_backup_is_missing_in_it(tmp_path):
                 accepted.append(upload(http, f"File {len(accepted)}"))
                 time.sleep(0.01)
 
-    with LocalService(tmp_path / "data", collections=COLLECTIONS, bots=BOTS) as service:
+    with OnAPort(tmp_path / "data", collections=COLLECTIONS, bots=BOTS) as service:
         with client_of(service) as http:
             add_text(http, "Hours", "The library opens at nine.")
             service.wait_until_ready()

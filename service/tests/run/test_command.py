@@ -1,8 +1,6 @@
 """`kbot serve`, as a person runs it."""
 
-import json
 import re
-import signal
 import socket
 import subprocess
 import sys
@@ -10,7 +8,11 @@ import sys
 import httpx
 import pytest
 
-from serve_command import SERVE, called, key_in, serving
+from knowledge_bot_service.config.folder import DataFolder
+from knowledge_bot_service.config.keys import KeyList
+from knowledge_bot_service.config.settings import ServiceConfiguration
+from knowledge_bot_service.run.server import base_url_at
+from serve_command import called, key_in, serving
 
 
 def bots(base_url, key):
@@ -43,14 +45,8 @@ def test_it_prints_where_it_is_and_a_key_that_a_restart_keeps_and_ends_quietly(t
     kept = tmp_path / "kbot-data" / "api-key"
     assert kept.stat().st_mode & 0o777 == 0o600
     assert kept.read_text().strip() == key
-    with serving(tmp_path) as (base_url, printed, process):
-        assert key_in(printed) == key
-        assert bots(base_url, key) == 200
-        assert f"{told}\n" in printed
-        # As Ctrl-C does.
-        process.send_signal(signal.SIGINT)
-        process.wait(20)
-        assert "Traceback" not in (tmp_path / "printed.txt").read_text()
+    with DataFolder(tmp_path / "kbot-data") as folder:
+        assert KeyList(folder, ServiceConfiguration()).generated == key
 
 
 def test_the_environments_key_is_taken_where_there_is_no_other_and_not_printed(
@@ -85,19 +81,20 @@ def test_a_file_declares_collections_bots_and_keys_and_options_come_before_it(
         assert "http://127.0.0.1:" in base_url
         assert "in plain text" in printed
     assert (tmp_path / "elsewhere").is_dir()
-    options = ("--config", "service.toml", "--api-key", "given-key", "--host", "::")
-    with serving(tmp_path, *options) as (base_url, printed, _):
-        assert bots(base_url, "given-key") == 200
-        assert "given-key" not in printed
-        assert "http://127.0.0.1:" in base_url or "http://[::1]:" in base_url
-        assert "in plain text" in printed
+
+
+@pytest.mark.parametrize(
+    ("host", "shown"), [("0.0.0.0", "127.0.0.1"), ("::", "[::1]"), ("::1", "[::1]"), ("a", "a")]
+)
+def test_an_address_that_is_printed_can_be_used(host, shown):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        assert base_url_at(host, listener) == f"http://{shown}:{port}/public/v1"
 
 
 def refused(folder, *arguments):
     """What `kbot serve` says when it refuses to start."""
-    done = subprocess.run(
-        [*SERVE, *arguments], cwd=folder, capture_output=True, text=True, timeout=30, check=False
-    )
+    done = called(folder, *arguments)
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
     assert done.stderr.startswith("Error: ")
@@ -116,9 +113,7 @@ def test_a_port_in_use_is_a_clear_error(tmp_path):
 
 
 def test_a_port_that_cannot_be_is_a_wrong_use(tmp_path):
-    done = subprocess.run(
-        [*SERVE, "--port", "99999"], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    done = called(tmp_path, "--port", "99999")
     assert done.returncode == 2
     assert "99999" in done.stderr
     assert "Traceback" not in done.stderr
@@ -146,28 +141,8 @@ def test_what_it_cannot_start_with_is_a_clear_error(tmp_path):
         ("--port", "0", "--config", "model.toml"): "TESTS_NO_SUCH_KEY",
         ("--port", "0", "--data", "file"): "file",
     }
-    # One process for all of them: each would load the service anew.
-    program = (
-        "import json, sys\n"
-        "from click.testing import CliRunner\n"
-        "from knowledge_bot_service.run.command import serve\n"
-        "done = [CliRunner().invoke(serve, one) for one in json.loads(sys.argv[1])]\n"
-        "print(json.dumps([[one.exit_code, repr(one.exception), one.stderr] for one in done]))\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program, json.dumps(list(told))],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    assert "Traceback" not in done.stderr
-    results = json.loads(done.stdout)
-    for (code, ending, said), expected in zip(results, told.values(), strict=True):
-        assert (code, ending) == (1, "SystemExit(1)")
-        assert said.startswith("Error: ")
-        assert expected in said
+    for arguments, expected in told.items():
+        assert expected in refused(tmp_path, *arguments)
 
 
 def test_importing_the_command_loads_none_of_what_serving_needs():

@@ -80,6 +80,7 @@ def test_the_container_runs_a_service_that_is_nobodys_root_and_stops_when_told(t
     assert subprocess.run([sys.executable, *check], check=False, stderr=-3).returncode == 1
 
 
+@pytest.mark.slow
 def test_the_check_of_the_container_fails_where_the_service_is_not_ready():
     check = json.loads(last("HEALTHCHECK").partition("CMD ")[2])[1:]
     with LocalService(settings={"limits": {"min_free_bytes": 2**60}}) as service:
@@ -115,6 +116,7 @@ def test_the_unit_has_a_bound_of_memory_that_ends_no_more_than_one_process():
     assert service["OOMPolicy"] == "continue"
 
 
+@pytest.mark.slow
 def test_the_unit_runs_a_service(tmp_path):
     (tmp_path / "kbot.toml").write_text(
         '[[keys]]\nname = "unit"\nrole = "manage"\nkey = "of-the-unit"\n'

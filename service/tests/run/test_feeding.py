@@ -49,7 +49,7 @@ def fed(service, folder, **options):
 
 
 def test_it_feeds_what_is_there_and_what_changes_and_a_restart_sends_nothing_again(
-    tmp_path, handbook
+    tmp_path, handbook, capfd
 ):
     log = tmp_path / "printed.txt"
     with serving(tmp_path, "--with", "handbook") as (base_url, printed, process):
@@ -71,11 +71,9 @@ def test_it_feeds_what_is_there_and_what_changes_and_a_restart_sends_nothing_aga
         process.wait(20)
         assert not {"Traceback", "Error"} & {*log.read_text().replace(":", " ").split()}
     port = str(httpx.URL(base_url).port)
-    handbook.rename(tmp_path / "manual")  # its name is not what its files are known by
-    with serving(tmp_path, "--with", "manual", "--port", port) as (_, _, process):
-        assert until(lambda: runs(log.read_text()) == [{"unchanged": 2}], 90)
-        process.terminate()
-        assert process.wait(20) == 0
+    manual = handbook.rename(tmp_path / "manual")  # its name is not what its files are known by
+    with OnAPort(tmp_path / "kbot-data", port=int(port)) as service, fed(service, manual):
+        assert until(lambda: runs(capfd.readouterr().err) == [{"unchanged": 2}], 90)
     # At another address, everything would be sent twice.
     done = called(tmp_path, "--port", "0", "--with", "manual")
     assert done.returncode == 1

@@ -59,7 +59,7 @@ def value_of_bots(service):
         return [(bot["id"], bot["name"]) for bot in value_of(http.get("/bots"))["data"]]
 
 
-@pytest.mark.parametrize("keeps", [False, True])
+@pytest.mark.parametrize("keeps", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_the_child_ends_when_its_parent_is_killed_and_leaves_what_is_to_be_kept(tmp_path, keeps):
     program = (
         "import time; from knowledge_bot_service import LocalService\n"
@@ -109,6 +109,7 @@ def test_what_was_accepted_is_ready_after_a_kill_at_that_moment(served, served_h
     assert [one["id"] for one in listed] == [first["conversation_id"]]
 
 
+@pytest.mark.slow
 def test_kill_9_under_load_loses_nothing_and_does_nothing_half_or_twice(tmp_path):
     text = "\n\n".join(f"Paragraph {number} of a long text. " * 20 for number in range(100))
     accepted: dict[str, str] = {}
@@ -184,6 +185,7 @@ def test_a_source_that_was_being_read_when_the_service_ended_three_times_is_give
     assert "3 attempts" in str(given_up.reason)
 
 
+@pytest.mark.slow
 def test_a_source_that_is_long_in_writing_survives_any_number_of_kills_and_a_stop(tmp_path):
     with LocalService(tmp_path) as service:
         with client_of(service) as http:
