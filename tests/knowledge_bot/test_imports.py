@@ -1,5 +1,6 @@
 """What importing the package costs."""
 
+import functools
 import subprocess
 import sys
 
@@ -9,6 +10,7 @@ from calls import SOURCE
 from scripted_server import answer
 
 
+@functools.cache
 def loaded_by(statement: str) -> set[str]:
     code = (
         f"import sys; before = set(sys.modules); {statement}; print(*sys.modules.keys() - before)"

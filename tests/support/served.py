@@ -12,6 +12,7 @@ import random
 import secrets
 import signal
 import socket
+import socketserver
 import struct
 import subprocess
 import sys
@@ -19,9 +20,9 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import NamedTuple
 
 from knowledge_bot import HTTPRequest, HTTPResponse
 from knowledge_bot.testing import MemoryService
@@ -32,18 +33,11 @@ class _Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
     server: "Server"
 
-    def handle_one_request(self) -> None:
-        with contextlib.suppress(OSError):  # the client is gone
-            super().handle_one_request()
-            return
-        self.close_connection = True
-
     def answer(self) -> None:
         url, headers = f"http://service.test{self.path}", [*self.headers.items()]
+        request = HTTPRequest(self.command, url, headers, self.body(), 60, 1 << 24)
         try:
-            found = self.server.act(
-                HTTPRequest(self.command, url, headers, self.body(), 60, 1 << 24)
-            )
+            found = self.server.act(request)
         except TimeoutError:  # longer than the client is patient
             self.connection.settimeout(60)
             self.connection.recv(1)
@@ -84,25 +78,20 @@ class Server(ThreadingHTTPServer):
     """
 
     daemon_threads = True
-    block_on_close = False
+    block_on_close = allow_reuse_address = False
     request_queue_size = 512
 
     def __init__(self, service: MemoryService) -> None:
         self.service = service
-        while True:
-            try:  # below the range that systems choose from
-                super().__init__(("127.0.0.1", secrets.choice(range(10_000, 32_000))), _Handler)
-            except OSError:  # it is taken
-                continue
-            return
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
+        self.url = ""
+        while not self.url:
+            port = secrets.choice(range(10_000, 32_000))  # below the range that systems choose from
+            with contextlib.suppress(OSError):  # it is taken
+                super().__init__(("127.0.0.1", port), _Handler)
+                self.url = f"http://127.0.0.1:{port}"
 
     def server_bind(self) -> None:
-        self.allow_reuse_address = False
-        super(ThreadingHTTPServer, self).server_bind()
+        socketserver.TCPServer.server_bind(self)  # without a look for the machine's name
 
     def handle_error(self, *_: object) -> None:
         """A client that is gone is no error."""
@@ -126,8 +115,7 @@ def served(service: MemoryService) -> Iterator[str]:
             server.shutdown()
 
 
-@dataclass(frozen=True)
-class Surviving:
+class Surviving(NamedTuple):
     """A service in a process of its own: its address, and the file that names what it created."""
 
     url: str
@@ -161,7 +149,7 @@ def surviving(
 class _Journaling(Server):
     def __init__(self, journal: str, delay: float, collections: list[str]) -> None:
         super().__init__(MemoryService(collections=collections))
-        self._journal = os.open(journal, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        self._journal = os.open(journal, os.O_WRONLY | os.O_APPEND)
         self._delay = delay
 
     def act(self, request: HTTPRequest) -> HTTPResponse:
