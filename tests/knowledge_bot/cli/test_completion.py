@@ -1,6 +1,5 @@
 """What a shell asks of `kbot` to complete a command line."""
 
-import subprocess
 import time
 
 import pytest
@@ -16,7 +15,7 @@ BOTS = answer(body={"data": [{"id": "bot_a", "name": "Archive"}, {"id": "bot_b",
 def completed(run):
     """The words that `kbot` gives a shell for a command line, as the script of that shell asks."""
 
-    def complete(line, shell="bash", run=run, **environment):
+    def complete(line, shell="bash", **environment):
         words = len(line.split()) - (not line.endswith(" "))
         last = "" if line.endswith(" ") else line.split()[-1]
         done = run(
@@ -25,8 +24,7 @@ def completed(run):
             COMP_CWORD=last if shell == "fish" else str(words),
             **environment,
         )
-        code = done.returncode if isinstance(done, subprocess.CompletedProcess) else done.exit_code
-        assert (code, done.stderr) == (0, "")
+        assert (done.exit_code, done.stderr) == (0, "")
         lines = done.stdout.rstrip("\n").splitlines()
         if shell == "zsh":
             return list(zip(lines[1::3], lines[2::3], strict=True))
@@ -74,11 +72,11 @@ def test_bots_and_collections_are_those_of_the_service(completed, of_the_service
     assert completed(line) == [wanted]
 
 
-def test_each_shell_gets_the_ids_and_those_that_can_the_names(completed, kbot, of_the_service):
-    line = "kbot add text --collection col"  # of a process, as a shell asks for it
-    assert completed(line, "bash", kbot) == ["col_handbook"]
-    assert completed(line, "zsh", kbot) == [("col_handbook", "Handbook")]
-    assert "col_handbook" in "\n".join(completed(line, "fish", kbot))
+def test_each_shell_gets_the_ids_and_those_that_can_the_names(completed, of_the_service):
+    line = "kbot add text --collection col"
+    assert completed(line, "bash") == ["col_handbook"]
+    assert completed(line, "zsh") == [("col_handbook", "Handbook")]
+    assert "col_handbook" in "\n".join(completed(line, "fish"))
 
 
 @pytest.mark.parametrize("command", ["ask", "ask bot_guide", "chat bot_guide", "chat"])

@@ -52,5 +52,5 @@ def test_a_part_that_is_missing_is_reported_by_the_command_that_needs_it(
         ["watchfiles"], "ingest", "folder", str(tmp_path), "--watch", "--collection", "col_1"
     )
     assert done.returncode == 1
-    assert all(part in done.stderr for part in ("watchfiles", "'knowledge-bot[cli]'"))
+    assert "'knowledge-bot[cli]'" in done.stderr
     assert "Traceback" not in done.stderr
