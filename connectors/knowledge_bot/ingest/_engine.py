@@ -180,7 +180,6 @@ class Run:
             total=self._reader.total,
             current=self._current,
             paused=self._limiter.paused,
-            run=0 if self._store is None else self._store.run,
         )
 
     def _open(self, alive: Callable[[], bool]) -> None:
@@ -564,8 +563,6 @@ class Run:
             row = job.claim.settled(State.CREATED, **source, **known)
             self._writer.add(rows=[row], released=[row.id], superseded=superseded)
             self._counters.counts["superseded"] += len(superseded)
-            if before is not None and (superseded or job.target is not None):
-                self._counters.older(job.key, before.run)
         kind: Kind = "created" if job.target is None else "replaced"
         self._counters.add(job.outcome(kind, source_id=source_id))
 

@@ -1,6 +1,5 @@
 """The report of a run, its counters, and a bar that shows how far it is."""
 
-import heapq
 import logging
 import sys
 import time
@@ -53,9 +52,6 @@ _FAILURES_SHOWN = 5
 _FAILURES_IN_HTML = 20
 _NAME_SHOWN = 200
 _BAR_CELLS = 30
-
-# How many keys with an older content a report names: those sent last, as those of this job were.
-_OLDER_KEPT = 1000
 
 
 class Stop(StrEnum):
@@ -172,9 +168,6 @@ class Report:
         paused: why nothing is being sent; empty while something is.
         gone_unknown: why it is not known what is gone from the run's origin, such as an item that
             cannot be read; empty if it is known, or there is no origin.
-        run: the number of the run in the ledger; 0 without a ledger.
-        older: the keys whose older content was replaced or superseded, each with the number of the
-            run that had sent it; the 1,000 sent last.
     """
 
     created: int = 0
@@ -205,8 +198,6 @@ class Report:
     current: str = ""
     paused: str = ""
     gone_unknown: str = ""
-    run: int = 0
-    older: tuple[tuple[int, str], ...] = ()
 
     @property
     def counts(self) -> dict[str, int]:
@@ -239,10 +230,8 @@ class Report:
         return self.sent + self.moved + self.unchanged + self.missing + self.elsewhere
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the report as plain values, for JSON; without `run` and `older`."""
-        values = asdict(self)
-        del values["run"], values["older"]
-        return values
+        """Return the report as plain values, for JSON."""
+        return asdict(self)
 
     def __str__(self) -> str:
         words = {"elsewhere": "in progress elsewhere", "gone_withheld": "gone, but withheld"}
@@ -280,7 +269,6 @@ class Counters:
     def __init__(self, *, dry_run: bool, on_outcome: Callable[[Outcome], object] | None) -> None:
         self._dry_run, self._on_outcome = dry_run, on_outcome
         self.failures: list[Outcome] = []
-        self._older: list[tuple[int, str]] = []  # a heap
         self._began = time.monotonic()
         self.counts: Counter[str] = Counter()
         self.stopped: tuple[Stop, str] | None = None  # and a detail, such as the error
@@ -302,12 +290,6 @@ class Counters:
         if self._on_outcome is not None:
             self._on_outcome(outcome)
 
-    def older(self, key: str, run: int) -> None:
-        """Keep the run that had sent what a newer content took the place of."""
-        heapq.heappush(self._older, (run, key))
-        if len(self._older) > _OLDER_KEPT:
-            heapq.heappop(self._older)
-
     def report(self, **at_present: Any) -> Report:
         """Return the counts as they are now."""
         counts: dict[str, Any] = dict(self.counts)
@@ -319,7 +301,6 @@ class Counters:
             stop_reason="" if self.stopped is None else stop_reason(*self.stopped),
             dry_run=self._dry_run,
             gone_unknown=self.gone_unknown,
-            older=tuple(self._older),
             **at_present,
         )
 

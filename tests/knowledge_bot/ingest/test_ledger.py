@@ -122,6 +122,7 @@ def test_a_ledger_that_is_not_there_is_reported_to_a_reader(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_full_disk_ends_the_run_and_loses_nothing(service, tmp_path):
     # A file size limit stands for the full disk where none can be mounted: the kernel refuses the
     # write in the same place.

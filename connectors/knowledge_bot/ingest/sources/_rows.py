@@ -60,7 +60,7 @@ def from_rows(
             columns are known before the rows.
     """
     fields: dict[str, Any] = {"key": key, "text": text, "name": name, "version": version}
-    check_fields(fields)
+    _check_fields(fields)
     columns = _columns(rows)
     for option, column in fields.items():
         if columns and isinstance(column, str) and column not in columns:
@@ -74,7 +74,7 @@ def from_rows(
     return FoundItems(take, origin, local_keys=True)
 
 
-def check_fields(fields: Mapping[str, Any]) -> None:
+def _check_fields(fields: Mapping[str, Any]) -> None:
     """Check what was given as the columns of `key`, `text`, `name` and `version`.
 
     Raises:
@@ -96,7 +96,7 @@ def _texts(
     each = rows if isinstance(rows, Iterable) else iter(rows.fetchone, None)
     try:
         for number, row in enumerate(each, 1):
-            yield text_of(row, number, fields, places)
+            yield _text_of(row, number, fields, places)
     except Exception as error:  # noqa: BLE001 - each driver has its own errors
         detail = " ".join(str(error).split())[:300] or type(error).__name__
         if "same thread" in detail:  # from sqlite3; an ingestion takes its items in its own thread
@@ -105,7 +105,7 @@ def _texts(
         yield Skipped("the rows", reason, invalid=True, partial=True)
 
 
-def text_of(
+def _text_of(
     row: Any, number: int, fields: dict[str, Column | None], places: dict[str, int]
 ) -> Text | Skipped:
     """Return a row as an item.
@@ -116,7 +116,7 @@ def text_of(
 
     def read(option: str) -> str:
         column = fields[option]
-        return "" if column is None else _shown(option, value_of(row, column, places))
+        return "" if column is None else _shown(option, _value_of(row, column, places))
 
     label, key = f"row {number}", ""
     try:
@@ -132,7 +132,7 @@ def text_of(
         first = error.errors(include_input=False, include_url=False)[0]
         reason = f"it is not a text: {first['loc'][0]}: {first['msg']}"
         key = "" if first["loc"][0] == "key" else key
-    except MissingColumnError as error:
+    except _MissingColumnError as error:
         reason = str(error)
     except _NoTextError as error:
         reason = f"its {error}"
@@ -153,7 +153,7 @@ def _columns(rows: Any) -> list[str]:
     return []
 
 
-class MissingColumnError(LookupError):
+class _MissingColumnError(LookupError):
     """A row does not have a column."""
 
     def __init__(self, column: str, there: Iterable[object]) -> None:
@@ -167,11 +167,11 @@ class _NoTextError(TypeError):
     """A value has no text form that anybody means."""
 
 
-def value_of(row: Any, column: Column, places: Mapping[str, int]) -> object:
+def _value_of(row: Any, column: Column, places: Mapping[str, int]) -> object:
     """Return a row's value in a column.
 
     Raises:
-        MissingColumnError: the row does not have the column.
+        _MissingColumnError: the row does not have the column.
         Exception: what the function raised.
     """
     if callable(column):
@@ -179,17 +179,17 @@ def value_of(row: Any, column: Column, places: Mapping[str, int]) -> object:
     row = getattr(row, "_mapping", row)  # of SQLAlchemy's rows
     if isinstance(row, tuple) and not hasattr(row, "_fields"):
         if column not in places:
-            raise MissingColumnError(column, places)
+            raise _MissingColumnError(column, places)
         return row[places[column]]
     if isinstance(row, Mapping) or hasattr(row, "keys"):
         try:
             return row[column]
         except (LookupError, KeyError):
-            raise MissingColumnError(column, row.keys()) from None
+            raise _MissingColumnError(column, row.keys()) from None
     try:
         return getattr(row, column)
     except AttributeError:
-        raise MissingColumnError(column, getattr(row, "_fields", ())) from None
+        raise _MissingColumnError(column, getattr(row, "_fields", ())) from None
 
 
 def _shown(option: str, value: object) -> str:

@@ -123,6 +123,7 @@ def test_of_a_site_full_of_traps_exactly_its_pages_are_sent(clock, plain):
     assert gaps[busy[0]] >= 7  # its Retry-After
 
 
+@pytest.mark.slow
 def test_a_second_run_over_the_unchanged_site_changes_no_page_and_is_answered_with_304(
     clock, plain
 ):
@@ -143,6 +144,7 @@ def test_a_second_run_over_the_unchanged_site_changes_no_page_and_is_answered_wi
     assert others == {"/busy"} | {f"/shop/{number}" for number in range(5)}
 
 
+@pytest.mark.slow
 def test_a_new_footer_changes_no_page_and_a_new_sentence_one(clock, plain):
     with serving_traps(clock) as site:
         before = versions(from_site(f"{site.root}/docs/", include="docs/"))
@@ -154,6 +156,7 @@ def test_a_new_footer_changes_no_page_and_a_new_sentence_one(clock, plain):
     assert {url for url in after if after[url] != before[url]} == {f"{site.root}/docs/3/4.html"}
 
 
+@pytest.mark.slow
 def test_the_memory_is_bounded_by_the_pages_that_are_read(clock, plain, monkeypatch):
     crawls = []
     run = crawling._Crawl.run
