@@ -126,15 +126,6 @@ class Message(Model, frozen=True):
     created_at: Timestamp
     """When it was given, in UTC."""
 
-    def _repr_html_(self) -> str:
-        """What a notebook shows: the answer, with its sources."""
-        from knowledge_bot._html import listed, paragraphs
-
-        given = (self.model_extra or {}).get("sources")
-        named = [one["name"] for one in given or () if isinstance(one, dict) and "name" in one]
-        unsaid = [] if "\nSources: " in self.answer else [str(name) for name in named]
-        return paragraphs(self.answer) + listed("Sources", unsaid)
-
 
 class Header(BaseModel, frozen=True, hide_input_in_errors=True):
     """A request header that the service sends while it scrapes a page; its value may be secret."""

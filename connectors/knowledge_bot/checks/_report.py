@@ -163,13 +163,6 @@ class CheckReport:
     def __repr__(self) -> str:
         return f"<CheckReport: {self.summary()}>"
 
-    def _repr_html_(self) -> str:
-        """What a notebook shows: each question, and why it did not pass."""
-        from knowledge_bot._html import paragraphs, table
-
-        rows = ((one.verdict, one.question.ask, one.reason or one.answer) for one in self.results)
-        return table(("verdict", "question", "reason or answer"), rows) + paragraphs(self.summary())
-
     def table(self, width: int = 80) -> str:
         """Return the results as a table, with reason and answer below what did not pass.
 

@@ -11,7 +11,7 @@ from knowledge_bot._signals import Event
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._ledger import Entry, Ledger, PrunePlan, SupersededSource
 from knowledge_bot.ingest._plan import OnUnknown
-from knowledge_bot.ingest._report import Outcome, ProgressBar, Report
+from knowledge_bot.ingest._report import Outcome, Report
 
 Prune = bool | Literal["excluded"] | Callable[[Entry | SupersededSource], object] | PrunePlan
 """What happens to sources that are gone or superseded; see `IngestionOptions`."""
@@ -58,8 +58,6 @@ class IngestionOptions(SharedOptions, total=False):
         on_unknown: `hold` reports items of unknown outcome and does not send them, so that nothing
             is created twice; `resend` sends them again, so that nothing is missing.
         on_progress: called a few times a second with the report so far, in another thread.
-        progress: draw a bar in a notebook or on a terminal, and nothing where stderr is a file;
-            not together with `on_progress`.
         on_outcome: called with each item that is created (in a dry run: would be) or fails.
         dry_run: compare only: send nothing, write nothing, and make no ledger.
         origin: a name for where the items come from, such as `handbook`. After a complete run,
@@ -97,7 +95,6 @@ class IngestionOptions(SharedOptions, total=False):
     collections: Required[Collections]
     ledger: Ledger | str | os.PathLike[str] | None
     on_progress: OnProgress | None
-    progress: bool
     on_outcome: OnOutcome | None
     dry_run: bool
     origin: str | None
@@ -128,7 +125,6 @@ class CheckedOptions:
     concurrency: int = 8
     on_unknown: OnUnknown = "hold"
     on_progress: OnProgress | None = None
-    progress: bool = False
     on_outcome: OnOutcome | None = None
     dry_run: bool = False
     origin: str | None = None
@@ -170,7 +166,6 @@ class CheckedOptions:
         origin: object = self.origin
         if origin is not None and not (isinstance(origin, str) and origin.strip()):
             raise ConfigurationError.of("origin", f"expected a name, not {self.origin!r}")
-        object.__setattr__(self, "on_progress", _shown(self.on_progress, self.progress))
         for name, fits, wanted in (
             ("ledger", self.ledger is None or isinstance(self.ledger, Ledger), "a Ledger"),
             ("on_progress", self.on_progress is None or callable(self.on_progress), "a function"),
@@ -180,12 +175,6 @@ class CheckedOptions:
             if not fits:
                 kind = type(getattr(self, name)).__name__
                 raise ConfigurationError.of(name, f"expected {wanted}, not {kind}")
-
-
-def _shown(on_progress: OnProgress | None, progress: bool) -> OnProgress | None:
-    if progress and on_progress is not None and not isinstance(on_progress, ProgressBar):
-        raise ConfigurationError.of("progress", "give either progress or on_progress")
-    return ProgressBar() if progress else on_progress
 
 
 def check_names(options: Mapping[str, object], known: type) -> None:

@@ -1,13 +1,11 @@
-"""The report of a run, its counters, and a bar that shows how far it is."""
+"""The report of a run, and its counters."""
 
 import logging
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
-from importlib import import_module
 from typing import Any, Literal
 
 from knowledge_bot.errors import Delivery, KnowledgeBotError
@@ -49,9 +47,7 @@ WOULD = {
 FAILURES_KEPT = 1000
 _KEPT_OF = {"same_content": 20, "unversioned": 20}
 _FAILURES_SHOWN = 5
-_FAILURES_IN_HTML = 20
 _NAME_SHOWN = 200
-_BAR_CELLS = 30
 
 
 class Stop(StrEnum):
@@ -247,21 +243,6 @@ class Report:
     def __repr__(self) -> str:
         return f"<Report: {self}>"
 
-    def _repr_html_(self) -> str:
-        """What a notebook shows: the counts, and what needs attention."""
-        from knowledge_bot._html import paragraphs, table
-
-        counts = [(name.replace("_", " "), n) for name, n in self.counts.items() if n]
-        shown = [one for one in self.failures if one.kind != "skipped"][:_FAILURES_IN_HTML]
-        failures = [(one.kind.replace("_", " "), one.name, one.error) for one in shown]
-        return "".join(
-            [
-                table(("outcome", "items"), counts),
-                table(("outcome", "name", "what happened"), failures) if failures else "",
-                paragraphs(str(self)),
-            ]
-        )
-
 
 class Counters:
     """What a run has counted, and why it stopped. Used only in the event loop's thread."""
@@ -303,69 +284,6 @@ class Counters:
             gone_unknown=self.gone_unknown,
             **at_present,
         )
-
-
-class ProgressBar:
-    """Draws a bar, again and again over the last one; used by one thread at a time."""
-
-    def __init__(self) -> None:
-        self._shown: Any = None  # the notebook's output, once there is one
-        self._drawn = False
-
-    def __call__(self, report: Report) -> None:
-        """Show how far the run is, by the report so far."""
-        if _in_a_notebook():
-            self._show_in_the_notebook(report)
-        elif sys.stderr is not None and sys.stderr.isatty():
-            from shutil import get_terminal_size
-
-            line = _line(report)[: get_terminal_size().columns - 1]
-            sys.stderr.write(f"\r\x1b[2K{line}")
-            sys.stderr.flush()
-            self._drawn = True
-
-    def close(self) -> None:
-        """Leave the last bar where it is; the next run draws another one."""
-        if self._drawn:
-            sys.stderr.write("\n")
-        self._shown, self._drawn = None, False
-
-    def _show_in_the_notebook(self, report: Report) -> None:
-        from html import escape
-
-        notebook: Any = import_module("IPython.display")
-        done, total = _done(report), report.total
-        share = f' value="{done}" max="{total}"' if total else ""
-        html = notebook.HTML(f"<progress{share}></progress> {escape(_counts(report))}")
-        if self._shown is None:
-            self._shown = notebook.display(html, display_id=True)
-        else:
-            self._shown.update(html)
-
-
-def _in_a_notebook() -> bool:
-    ipython: Any = sys.modules.get("IPython")
-    return ipython is not None and hasattr(ipython.get_ipython(), "kernel")
-
-
-def _line(report: Report) -> str:
-    done, total = _done(report), report.total
-    if not total:
-        return _counts(report)
-    full = _BAR_CELLS * min(done, total) // total
-    return f"{'█' * full}{'░' * (_BAR_CELLS - full)}  {_counts(report)}"
-
-
-def _done(report: Report) -> int:
-    return report.items + report.skipped
-
-
-def _counts(report: Report) -> str:
-    done = f"{_done(report):,}"
-    of_all = f"{done} of {report.total:,} items" if report.total else f"{done} items"
-    named = [f"{name.replace('_', ' ')} {n:,}" for name, n in report.counts.items() if n]
-    waiting = [f"waiting: {report.paused}"] if report.paused else []
-    return ", ".join([of_all, *named, *waiting])
 
 
 class IncompleteIngestionError(KnowledgeBotError):

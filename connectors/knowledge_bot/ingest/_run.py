@@ -11,7 +11,7 @@ from knowledge_bot._signals import stop_on_signals
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._engine import Run
 from knowledge_bot.ingest._options import CheckedOptions, IngestionOptions, check_names
-from knowledge_bot.ingest._report import ProgressBar, Report, Stop
+from knowledge_bot.ingest._report import Report, Stop
 from knowledge_bot.ingest._sending import Sender
 
 if TYPE_CHECKING:
@@ -86,14 +86,10 @@ class Ingestion(CheckedOptions):
     def _watched(
         self, client: Client | AsyncClient, asked: threading.Event
     ) -> Iterator[Callable[[Mapping[str, int]], None]]:
-        """Surround a run with its signals, span and bar; yields what takes its counts."""
+        """Surround a run with its signals and span; yields what takes its counts."""
         signals = stop_on_signals(asked.set, wanted=self.handle_signals)
-        try:
-            with client._run_span("ingest") as counted, signals:  # noqa: SLF001 - the core's own
-                yield counted
-        finally:
-            if isinstance(self.on_progress, ProgressBar):
-                self.on_progress.close()
+        with client._run_span("ingest") as counted, signals:  # noqa: SLF001 - the core's own
+            yield counted
 
     def _new_run(
         self, client: Client | AsyncClient, sender: "Sender", items: Any, asked: threading.Event
