@@ -157,6 +157,7 @@ def test_a_wrong_base_url_says_what_to_check(use, service):
         use(lambda c: c.list_bots(), base_url=f"{service.base_url}/elsewhere")
 
 
+@pytest.mark.slow
 def test_a_source_that_was_accepted_becomes_ready_although_the_service_is_killed(tmp_path):
     with LocalService(tmp_path) as service:
         with Client(service.api_key, service.base_url) as client:

@@ -37,7 +37,7 @@ import asyncio, gc, os, sys
 kind, url = sys.argv[1:]
 from knowledge_bot import AsyncClient, Client
 
-CALLS = 100
+CALLS = 40
 if kind == "sync":
     client = Client("key", url, max_retries=0)
 

@@ -112,7 +112,7 @@ from knowledge_bot import AsyncClient, Client, UnexpectedResponseError
 from knowledge_bot.testing import MemoryService
 
 compressor = zlib.compressobj(1, wbits=31)
-bomb = b"".join(compressor.compress(bytes(2**20)) for _ in range(150)) + compressor.flush()
+bomb = b"".join(compressor.compress(bytes(2**20)) for _ in range(80)) + compressor.flush()
 service = MemoryService()
 
 def peak():

@@ -220,9 +220,9 @@ def test_reading_takes_time_in_proportion_to_the_length(hostile, end):
         assert turns == (Turn("user", text),) or render(turns) == text
         return taken
 
-    short = min(seconds(20_000) for _ in range(5))
+    short = min(seconds(10_000) for _ in range(5))
     # Were it quadratic, a text sixteen times as long would take 256 times as long.
-    assert min(seconds(320_000) for _ in range(2)) < 80 * max(short, 0.0005)
+    assert min(seconds(160_000) for _ in range(2)) < 80 * max(short, 0.0005)
 
 
 def test_turns_and_transcripts_travel_between_processes():
