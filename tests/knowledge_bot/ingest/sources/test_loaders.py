@@ -1,4 +1,4 @@
-"""Documents of loaders: by methods and attributes, and of loaders of the frameworks themselves."""
+"""Documents of loaders, by their methods; tests/test_loaders.py has loaders of frameworks."""
 
 from dataclasses import dataclass, field
 
@@ -235,52 +235,3 @@ def test_a_resource_that_cannot_be_loaded_is_named_and_the_rest_is_done(send, le
     report = send(from_loader(Reader(), origin="wiki"), ledger=ledger)
     assert (report.created, report.invalid) == (4, 1)
     assert "no right to read it" in report.failures[0].error
-
-
-# Loaders of the frameworks ------------------------------------------------------------------------
-
-
-def test_a_loader_of_langchain_is_taken(send, ledger):
-    core = pytest.importorskip("langchain_core")
-    assert core
-    from langchain_core.document_loaders import BaseLoader
-    from langchain_core.documents import Document as LangChainDocument
-
-    class Own(BaseLoader):
-        def load(self):
-            return [LangChainDocument("Nine.", metadata={"source": "hours.md"})]
-
-    assert keys(from_loader(Own())) == ["hours.md"]
-    assert send(from_loader(Own()), ledger=ledger).created == 1
-
-
-def test_llama_index_s_reader_of_a_directory_loads_only_what_changed(send, ledger, tmp_path):
-    pytest.importorskip("llama_index.core")
-    from llama_index.core import SimpleDirectoryReader
-
-    folder = tmp_path / "folder"
-    for name in ("a.md", "b.txt", "more/c.md"):
-        (folder / name).parent.mkdir(exist_ok=True, parents=True)
-        (folder / name).write_text(f"The text of {name}.")
-
-    def run():
-        reader = SimpleDirectoryReader(str(folder), recursive=True)
-        return send(from_loader(reader, origin="folder"), ledger=ledger)
-
-    assert run().created == 3
-    assert run().unchanged == 3
-    (folder / "a.md").write_text("Another text.")
-    (folder / "b.txt").unlink()
-    report = run()
-    assert (report.superseded, report.unchanged, report.gone) == (1, 1, 1)
-
-
-def test_llama_index_s_reader_of_texts_is_taken(send, ledger):
-    pytest.importorskip("llama_index.core")
-    from llama_index.core.readers import StringIterableReader
-
-    documents = StringIterableReader().load_data(["Nine to five.", "Closed."])
-    assert [item.name for item in from_loader(documents)] == ["Nine to five.", "Closed."]
-    for created in (2, 0):
-        documents = StringIterableReader().load_data(["Nine to five.", "Closed."])
-        assert send(from_loader(documents), ledger=ledger).created == created
