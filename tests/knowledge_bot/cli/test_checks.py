@@ -9,6 +9,7 @@ import pytest
 
 from answering_bot import Bots
 from calls import KEY
+from nightly import nightly
 from pseudo_terminal import terminal
 from scripted_server import silence
 from waiting import until
@@ -50,6 +51,7 @@ def bots(monkeypatch):
         yield start
 
 
+@pytest.mark.slow
 def test_a_person_sees_a_table_and_how_far_it_is(program, bots, file):
     bots(bot_1={asked: ["Later.", "Later.", right] for asked, right in RIGHT.items()})
     command = [program, "check", "bot_1", file, "--wait", "30s", "--interval", "1s"]
@@ -63,7 +65,7 @@ def test_a_person_sees_a_table_and_how_far_it_is(program, bots, file):
     assert all(len(line) <= 80 for line in tail.splitlines()[:4])
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", nightly([signal.SIGINT, signal.SIGTERM, signal.SIGHUP], but=1))
 def test_a_signal_ends_it_with_what_is_known(program, bots, file, tmp_path, number):
     bots(bot_1=HALF)
     junit = tmp_path / "junit.xml"
@@ -82,6 +84,7 @@ def test_a_signal_ends_it_with_what_is_known(program, bots, file, tmp_path, numb
     assert 'tests="2"' in junit.read_text()
 
 
+@pytest.mark.slow
 def test_a_second_ctrl_c_waits_for_nothing(program, bots, file):
     server = bots(bot_1=dict.fromkeys(RIGHT, silence))
     command = [program, "check", "bot_1", file]

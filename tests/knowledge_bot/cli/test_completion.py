@@ -1,14 +1,11 @@
 """What a shell asks of `kbot` to complete a command line."""
 
-import time
-
 import pytest
 
 from knowledge_bot import Client
-from scripted_server import answer, silence
 
-SHELLS = ("bash", "zsh", "fish")
-BOTS = answer(body={"data": [{"id": "bot_a", "name": "Archive"}, {"id": "bot_b", "name": "B"}]})
+TWO = {"bot_a": {}, "bot_b": {}}
+ONE = {"bots": {"bot_guide": {}}, "collections": {"col_handbook": "Handbook"}}
 
 
 @pytest.fixture
@@ -35,7 +32,7 @@ def completed(run):
     return complete
 
 
-@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_each_shell_gets_its_script(run, shell):
     done = run(_KBOT_COMPLETE=f"{shell}_source")
     assert f"{shell}_complete" in done.stdout
@@ -68,11 +65,13 @@ def test_commands_and_options_are_completed(completed, line, wanted):
         ("kbot ledger forget --collection ", "col_handbook"),
     ],
 )
-def test_bots_and_collections_are_those_of_the_service(completed, of_the_service, line, wanted):
+def test_bots_and_collections_are_those_of_the_service(completed, standing_in, line, wanted):
+    standing_in(**ONE)
     assert completed(line) == [wanted]
 
 
-def test_each_shell_gets_the_ids_and_those_that_can_the_names(completed, of_the_service):
+def test_each_shell_gets_the_ids_and_those_that_can_the_names(completed, standing_in):
+    standing_in(**ONE)
     line = "kbot add text --collection col"
     assert completed(line, "bash") == ["col_handbook"]
     assert completed(line, "zsh") == [("col_handbook", "Handbook")]
@@ -80,7 +79,8 @@ def test_each_shell_gets_the_ids_and_those_that_can_the_names(completed, of_the_
 
 
 @pytest.mark.parametrize("command", ["ask", "ask bot_guide", "chat bot_guide", "chat"])
-def test_conversations_are_those_of_the_bot(completed, of_the_service, command):
+def test_conversations_are_those_of_the_bot(completed, standing_in, command):
+    standing_in(**ONE)
     with Client() as client:
         said = client.send_message(bot_id="bot_guide", content="When do you open?")
     line = f"kbot {command} --conversation "
@@ -88,54 +88,52 @@ def test_conversations_are_those_of_the_bot(completed, of_the_service, command):
     assert completed(f"{line}{said.conversation_id[:-1]}") == [said.conversation_id]
 
 
-def test_the_question_is_not_completed(completed, answering):
-    server = answering(BOTS)
+def test_the_question_is_not_completed(completed, standing_in):
+    service = standing_in(bots=TWO)
     assert completed("kbot ask bot_a ") == []
-    assert server.requests == []
+    assert service.requests == []
 
 
-def test_conversations_of_several_bots_are_not_mixed(completed, answering):
-    server = answering(BOTS)
+def test_conversations_of_several_bots_are_not_mixed(completed, standing_in):
+    service = standing_in(bots=TWO)
     assert completed("kbot ask --conversation ") == []
-    assert [request.path for request in server.requests] == ["/public/v1/bots"]
+    assert [request.path for request in service.requests] == ["/bots"]
 
 
-def test_options_before_the_command_say_which_service(completed, scripted):
-    server = scripted(BOTS)
-    assert completed(f"kbot --base-url {server.url} ask bot_") == ["bot_a", "bot_b"]
-
-
-def test_a_profile_is_completed_from_the_file_and_used(completed, scripted, settings_file):
-    server = scripted(BOTS)
+def test_options_before_the_command_and_profiles_say_which_service(
+    completed, standing_in, settings_file, monkeypatch
+):
+    standing_in(bots=TWO)
+    monkeypatch.delenv("KNOWLEDGE_BOT_BASE_URL")
+    assert completed("kbot ask bot_") == []
+    assert completed("kbot --base-url https://h.example ask bot_") == ["bot_a", "bot_b"]
     settings_file.parent.mkdir()
-    settings_file.write_text(f'[work]\nbase_url = "{server.url}"\n["a b"]\n')
-    assert completed("kbot --profile ") == []  # the file is broken: a.b has no address
+    settings_file.write_text('[work]\nbase_url = "https://h.example"\n["a b"]\n')
+    assert completed("kbot --profile ") == []  # the file is broken: a b has no address
     settings_file.write_text(
-        f'[work]\nbase_url = "{server.url}"\n["$(a)"]\nbase_url = "http://127.0.0.1:9"\n'
+        '[work]\nbase_url = "https://h.example"\n["$(a)"]\nbase_url = "https://i.example"\n'
     )
     assert completed("kbot --profile ") == ["work"]
     assert completed("kbot --profile work ask ") == ["bot_a", "bot_b"]
 
 
-@pytest.mark.parametrize(
-    "reply", [answer(401), answer(500), answer(body=b"junk"), answer(302), None]
-)
-def test_whatever_fails_completes_nothing_and_says_nothing(completed, answering, reply):
-    if reply is not None:
-        answering(reply)
+@pytest.mark.parametrize("status", [401, 500, 302, 200])
+def test_whatever_fails_completes_nothing_and_says_nothing(completed, standing_in, status):
+    standing_in(bots=TWO).answer_next(status, b"junk", times=None)
     assert completed("kbot ask ") == []
     assert completed("kbot ask ", KNOWLEDGE_BOT_BASE_URL="nonsense") == []
     assert completed("kbot --profile missing ask ") == []
 
 
-def test_a_service_that_does_not_answer_is_not_waited_for(completed, answering):
-    answering(silence)
-    began = time.monotonic()
-    assert completed("kbot ask ") == []
-    assert time.monotonic() - began < 30  # it is two seconds; a request would have sixty
+def test_a_service_that_does_not_answer_is_not_waited_for(completed, standing_in, monkeypatch):
+    monkeypatch.setattr("knowledge_bot.cli.ids._SECONDS_TO_COMPLETE", 0.1)
+    service = standing_in(bots=TWO)
+    with service.holding_answers():
+        assert completed("kbot ask ") == []
+        assert service.requests != []
 
 
-def test_a_service_cannot_put_a_command_into_the_shell(completed, answering):
-    ids = ["bot_$(reboot)", "bot_`x`", "bot_a b", "bot_\nx", "bot_fine"]
-    answering(answer(body={"data": [{"id": one, "name": "n\nplain\nx\x1b"} for one in ids]}))
-    assert completed("kbot ask ", "zsh") == [("bot_fine", "n plain x\\x1b")]
+def test_a_service_cannot_put_a_command_into_the_shell(completed, standing_in):
+    ids = ("col_$(reboot)", "col_`x`", "col_a b", "col_\nx", "col_fine")
+    standing_in(collections=dict.fromkeys(ids, "n\nplain\nx\x1b"))
+    assert completed("kbot login --collection ", "zsh") == [("col_fine", "n plain x\\x1b")]

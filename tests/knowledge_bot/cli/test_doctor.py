@@ -8,7 +8,14 @@ import pytest
 
 from calls import KEY
 from pseudo_terminal import terminal
-from scripted_server import answer
+
+HANDBOOK = {"bots": {"bot_guide": {}}, "collections": ["col_handbook"]}
+URL = "https://service.test"
+
+
+@pytest.fixture
+def service(standing_in):
+    return standing_in(**HANDBOOK)
 
 
 @pytest.fixture
@@ -27,10 +34,13 @@ def examined(run):
     return examine
 
 
-def test_all_that_works_is_reported_with_where_it_comes_from(examined, of_the_service, tmp_path):
+def test_all_that_works_is_reported_with_where_it_comes_from(
+    examined, service, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("KNOWLEDGE_BOT_COLLECTION", "col_handbook")
     code, settings, checks = examined()
     assert code == 0
-    assert settings["address"] == (of_the_service.base_url, "KNOWLEDGE_BOT_BASE_URL")
+    assert settings["address"] == (URL, "KNOWLEDGE_BOT_BASE_URL")
     assert settings["key"] == ("set", "KNOWLEDGE_BOT_API_KEY")
     assert settings["collections"] == ("col_handbook", "KNOWLEDGE_BOT_COLLECTION")
     assert settings["ledger"] == (f"{tmp_path}/data/kbot/ledger.db", "default")
@@ -45,12 +55,13 @@ def test_all_that_works_is_reported_with_where_it_comes_from(examined, of_the_se
 
 
 def test_options_and_profiles_are_named_as_where_it_comes_from(
-    examined, service, settings_file, tmp_path
+    examined, service, settings_file, tmp_path, monkeypatch
 ):
+    monkeypatch.delenv("KNOWLEDGE_BOT_BASE_URL")
+    monkeypatch.delenv("KNOWLEDGE_BOT_API_KEY")
     settings_file.parent.mkdir()
     settings_file.write_text(
-        f'[work]\nbase_url = "{service.base_url}"\napi_key = "{KEY}"\n'
-        'collections = ["col_handbook"]\n'
+        f'[work]\nbase_url = "{URL}"\napi_key = "{KEY}"\ncollections = ["col_handbook"]\n'
     )
     settings_file.chmod(0o600)
     origin = f"profile work in {settings_file}"
@@ -58,21 +69,20 @@ def test_options_and_profiles_are_named_as_where_it_comes_from(
     assert code == 0
     assert settings["file"] == (str(settings_file), "KBOT_CONFIG")
     assert settings["profile"][0] == "work"
-    assert settings["address"] == (service.base_url, origin)
+    assert settings["address"] == (URL, origin)
     assert settings["key"] == ("set", origin)
     assert settings["collections"] == ("col_handbook", origin)
     _, settings, _ = examined("--timeout", "3", KBOT_PROFILE="work")
     assert settings["profile"] == ("work", "KBOT_PROFILE")
     assert settings["timeout"] == ("3 s", "--timeout")
     ledger = str(tmp_path / "l.db")
-    _, settings, _ = examined(
-        "--profile", "work", "--base-url", service.base_url, more=("--ledger", ledger)
-    )
+    _, settings, _ = examined("--profile", "work", "--base-url", URL, more=("--ledger", ledger))
     assert settings["profile"] == ("work", "--profile")
-    assert settings["address"] == (service.base_url, "--base-url")
+    assert settings["address"] == (URL, "--base-url")
     assert settings["ledger"] == (ledger, "--ledger")
 
 
+@pytest.mark.slow
 def test_people_get_two_tables(program, of_the_service):
     with terminal([program, "doctor"], {"NO_COLOR": "1"}, columns=160) as screen:
         assert screen.end() == 0
@@ -82,7 +92,7 @@ def test_people_get_two_tables(program, of_the_service):
 
 
 def test_a_ledger_that_cannot_be_used_is_a_failure_and_shows_no_password(
-    examined, of_the_service, tmp_path
+    examined, service, tmp_path
 ):
     for name in ("accounts", "kbot_items"):  # of another program, and of an older schema
         with contextlib.closing(sqlite3.connect(tmp_path / name)) as connection:
@@ -98,12 +108,12 @@ def test_a_ledger_that_cannot_be_used_is_a_failure_and_shows_no_password(
 
 
 @pytest.mark.parametrize("address", ["http://me:hidden@proxy.example:3128", "me:hidden@proxy:3128"])
-def test_proxies_are_named_without_their_passwords(examined, of_the_service, address):
-    _, settings, _ = examined(HTTPS_PROXY=address)
+def test_proxies_are_named_without_their_passwords(examined, service, address):
+    _, settings, _ = examined(HTTP_PROXY=address)
     value, origin = settings["proxy"]
     # In parentheses: that it is not for this service.
     assert value.startswith(f"{address.replace('me:hidden', '***')} (")
-    assert origin == "HTTPS_PROXY"
+    assert origin == "HTTP_PROXY"
 
 
 def test_a_proxy_that_is_used_is_shown_as_such(examined):
@@ -112,15 +122,14 @@ def test_a_proxy_that_is_used_is_shown_as_such(examined):
     assert settings["proxy"] == ("http://127.0.0.1:9", "HTTPS_PROXY")
 
 
-def test_extras_that_are_installed_are_listed_with_their_versions(examined, of_the_service):
+def test_extras_that_are_installed_are_listed_with_their_versions(examined, service):
     _, _, checks = examined()
     assert checks["extra serve"][0] is True
     assert "knowledge-bot-service " in checks["extra serve"][1]
 
 
-def test_it_says_what_is_announced_and_what_is_not(examined, answering):
-    header = {"Knowledge-Bot-Extensions": "sources=1;manage, com.example.acl=1"}
-    answering(answer(body={"data": []}), on_ping=answer(body="pong", headers=header))
+def test_it_says_what_is_announced_and_what_is_not(examined, service):
+    service.announcement = "sources=1;manage, com.example.acl=1"
     _, _, checks = examined()
     assert checks["extension sources"] == (True, "manage")
     assert checks["extension com.example.acl"][0] is True

@@ -11,6 +11,7 @@ import time
 import pytest
 
 from calls import SOURCE
+from nightly import nightly
 from pseudo_terminal import terminal
 from scripted_server import answer
 from waiting import until
@@ -29,6 +30,7 @@ def test_a_program_gets_every_failure(run, answering, tmp_path):
     assert sum(one["event"] == "failure" for one in events(done)) == 1200
 
 
+@pytest.mark.slow
 def test_a_program_gets_the_progress(program, answering, tmp_path):
     answering(slow)
     command = [program, "ingest", "urls", many(tmp_path, 40), "--concurrency", "4", "--json"]
@@ -59,7 +61,7 @@ def many(tmp_path, count=400):
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", nightly([signal.SIGINT, signal.SIGTERM, signal.SIGHUP], but=1))
 def test_a_signal_lets_it_finish_what_is_under_way(program, run, answering, tmp_path, number):
     server = answering(slow)
     command = [program, "ingest", "urls", many(tmp_path), "--concurrency", "4", "--json", *IN_ONE]
@@ -126,6 +128,7 @@ def test_a_reader_that_goes_away_ends_it_and_leaves_nothing_unknown(
 
 
 @pytest.mark.timeout(60)
+@pytest.mark.slow
 def test_a_terminal_shows_how_far_it_is_how_fast_how_long_yet_and_with_what(
     program, answering, tmp_path
 ):
@@ -143,6 +146,7 @@ def test_a_terminal_shows_how_far_it_is_how_fast_how_long_yet_and_with_what(
 
 
 @pytest.mark.timeout(60)
+@pytest.mark.slow
 def test_a_terminal_shows_why_nothing_is_sent(program, answering, tmp_path):
     answering(answer(429, headers={"Retry-After": "2"}), answer(body=SOURCE))
     command = [program, "ingest", "urls", many(tmp_path, 3), *IN_ONE]
@@ -153,7 +157,7 @@ def test_a_terminal_shows_why_nothing_is_sent(program, answering, tmp_path):
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("option", ["--quiet", "--dry-run"])
+@pytest.mark.parametrize("option", nightly(["--dry-run", "--quiet"], but=0))
 def test_progress_comes_between_no_lines_and_not_where_quiet_is_wanted(
     program, answering, tmp_path, option
 ):
@@ -165,7 +169,7 @@ def test_progress_comes_between_no_lines_and_not_where_quiet_is_wanted(
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("options", [(), ("--quiet",)])
+@pytest.mark.parametrize("options", nightly([[], ["--quiet"]], but=0))
 def test_a_terminal_that_is_closed_lets_it_finish_what_is_under_way(
     program, run, answering, tmp_path, options
 ):

@@ -81,7 +81,9 @@ def test_a_command_of_another_package_says_what_it_misses(kbot, tmp_path):
     assert "Error: `kbot shine` needs absent_module, which is not installed" in done.stderr
 
 
-def test_an_unencrypted_service_elsewhere_is_warned_of_in_a_sentence(kbot):
-    done = kbot("--timeout", "0.2", "ping", KNOWLEDGE_BOT_BASE_URL="http://192.0.2.1")
+@pytest.mark.filterwarnings("default")
+def test_an_unencrypted_service_elsewhere_is_warned_of_in_a_sentence(run, standing_in):
+    standing_in()
+    done = run("--base-url", "http://192.0.2.1", "ping")
     assert done.stderr.startswith("Warning: The API key and all content travel unencrypted")
     assert ".py" not in done.stderr

@@ -54,7 +54,7 @@ def send(service, tmp_path, monkeypatch):
 
 
 @pytest.mark.timeout(120)
-def test_a_ledger_in_postgresql_is_used_by_every_command(kbot, service, tmp_path, postgresql):
+def test_a_ledger_in_postgresql_is_used_by_every_command(run, service, tmp_path, postgresql):
     (tmp_path / "texts.jsonl").write_text(
         '{"name": "one", "content": "1."}\n{"name": "lost", "content": "2."}\n'
     )
@@ -65,18 +65,19 @@ def test_a_ledger_in_postgresql_is_used_by_every_command(kbot, service, tmp_path
     }
 
     def do(*arguments):
-        return kbot(*arguments, **environment)
+        return run(*arguments, **environment)
 
     first = do("ingest", "jsonl", tmp_path / "texts.jsonl", "--collection", "col_1")
-    assert (first.returncode, first.stdout.splitlines()[0]) == (8, "created\t1")
+    assert (first.exit_code, first.stdout.splitlines()[0]) == (8, "created\t1")
     assert do("ledger", "unknown").stdout.startswith("lost\tlost\tcol_1\t20")
     assert do("ledger", "resolve", "lost", "--not-created").stdout == "lost\tnot created\n"
     assert do("ledger", "status").stdout.endswith("\tcol_1\t1\t0\t1\t0\t0\n")
     again = do("ingest", "jsonl", tmp_path / "texts.jsonl", "--collection", "col_1")
-    assert again.returncode == 8
+    assert again.exit_code == 8
     assert len(sent_to(service)) == 3
 
 
+@pytest.mark.slow
 def test_what_is_gone_is_forgotten_through_a_pipe_and_nothing_else(program, run, send, service):
     send(origin="handbook", one="1.", two="2.")
     send("col_2", origin="handbook", one="1.", two="2.")
@@ -108,6 +109,7 @@ def test_a_plan_is_for_the_service_that_is_named_if_the_ledger_has_several(run, 
         assert (done.exit_code, len(done.stdout.splitlines())) == (0, count)
 
 
+@pytest.mark.slow
 def test_on_a_terminal_it_asks_before_it_forgets_a_collection(program, run, send):
     send(one="1.", two="2.")
     send("col_2", origin="handbook", three="3.")

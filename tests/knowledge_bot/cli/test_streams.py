@@ -7,6 +7,7 @@ import subprocess
 import pytest
 
 from calls import KEY, MESSAGE, SOURCE
+from nightly import nightly
 from scripted_server import answer
 
 FULL, CLOSED = ">/dev/full", ">&-"
@@ -36,20 +37,20 @@ def shell(program, handbook, tmp_path, monkeypatch):
 # answer stands on stderr, so that it is not lost.
 TOLD = [
     (ADD, SOURCE, 8, 1, "src_1 (Handbook)"),
-    ("add file handbook/?.* handbook/deeper/c.md --collection col_1", SOURCE, 8, 1, "deeper/c.md"),
     ("ask bot_1 When?", MESSAGE, 8, 1, "conv_1:\nAt nine.\n"),
+    (INGEST, SOURCE, 1, 3, "created 3"),
+    ("add file handbook/?.* handbook/deeper/c.md --collection col_1", SOURCE, 8, 1, "deeper/c.md"),
     ("ask bot_1 When? --json", MESSAGE, 8, 1, "conv_1:\nAt nine.\n"),
     ("chat bot_1", MESSAGE, 8, 1, "conv_1:\nAt nine.\n"),
     ("api POST /messages --data '{}'", {"id": "src_7"}, 8, 1, '{"id": "src_7"}'),
-    (INGEST, SOURCE, 1, 3, "created 3"),
     (f"{INGEST} --json", SOURCE, 1, 0, "created"),
     ("check bot_1 nine.toml", MESSAGE, 1, 1, "1 of 1"),
     ("check bot_1 ten.toml", MESSAGE, 3, 1, "1 of 1"),
 ]
 
 
-@pytest.mark.parametrize("where", [FULL, CLOSED])
-@pytest.mark.parametrize(("line", "body", "code", "sent", "told"), TOLD)
+@pytest.mark.parametrize("where", nightly([FULL, CLOSED], but=1))
+@pytest.mark.parametrize(("line", "body", "code", "sent", "told"), nightly(TOLD, but=3))
 def test_what_stdout_does_not_take_is_told_on_stderr(  # noqa: PLR0917 - a row
     shell, answering, line, body, code, sent, told, where
 ):
@@ -63,7 +64,8 @@ def test_what_stdout_does_not_take_is_told_on_stderr(  # noqa: PLR0917 - a row
 
 
 @pytest.mark.parametrize(
-    ("line", "code", "told"), [(ADD, 8, "src_1 (Handbook)"), ("check bot_1 ten.toml", 3, "1 of 1")]
+    ("line", "code", "told"),
+    nightly([(ADD, 8, "src_1 (Handbook)"), ("check bot_1 ten.toml", 3, "1 of 1")], but=1),
 )
 @pytest.mark.usefixtures("shell")
 def test_so_is_what_nobody_reads_any_more(program, answering, line, code, told):
@@ -77,13 +79,16 @@ def test_so_is_what_nobody_reads_any_more(program, answering, line, code, told):
     assert (done.returncode, told in done.stderr) == (code, True), done.stderr
 
 
-@pytest.mark.parametrize("where", [FULL, CLOSED])
+@pytest.mark.parametrize("where", nightly([CLOSED, FULL], but=1))
 @pytest.mark.parametrize(
     "line",
-    [
-        *("bots", "bots --json", "ping", "api GET /bots", "doctor"),
-        *("--help", "--version", "ask --help", "ingest folder --help"),
-    ],
+    nightly(
+        [
+            *("bots", "--help", "bots --json", "ping", "api GET /bots", "doctor"),
+            *("--version", "ask --help", "ingest folder --help"),
+        ],
+        but=2,
+    ),
 )
 def test_a_stdout_that_cannot_be_written_is_a_sentence(shell, answering, line, where):
     answering(answer(body=BOTS))
@@ -92,6 +97,7 @@ def test_a_stdout_that_cannot_be_written_is_a_sentence(shell, answering, line, w
     assert done.stderr.startswith("Error: stdout ")
 
 
+@pytest.mark.slow
 def test_a_stderr_that_is_closed_changes_nothing(shell, answering):
     answering(answer(400), answer(body=SOURCE))
     assert [shell(f"{ADD} 2>&-").returncode for _ in range(2)] == [1, 0]
@@ -99,13 +105,16 @@ def test_a_stderr_that_is_closed_changes_nothing(shell, answering):
 
 @pytest.mark.parametrize(
     ("line", "well"),
-    [
-        *((one, True) for one in ("bots", "chat bot_guide", "ledger forget -")),
-        *((f"ingest {kind} -", True) for kind in ("jsonl", "urls")),
-        *((one, False) for one in ("ask -", "ask bot_guide -", "add text -", "login")),
-        *((one, False) for one in ("add file - --name n", "login --key-stdin")),
-        ("ledger forget --all", False),
-    ],
+    nightly(
+        [
+            *(("bots", True), ("ask -", False), ("chat bot_guide", True)),
+            *((f"ingest {kind} -", True) for kind in ("jsonl", "urls")),
+            *((one, False) for one in ("ask bot_guide -", "add text -", "login")),
+            *((one, False) for one in ("add file - --name n", "login --key-stdin")),
+            *(("ledger forget --all", False), ("ledger forget -", True)),
+        ],
+        but=2,
+    ),
 )
 def test_a_stdin_that_is_closed_is_an_empty_one(shell, of_the_service, line, well):
     done = shell(f"{line} <&-")
@@ -126,7 +135,8 @@ def test_a_reader_that_goes_away_ends_it_quietly(program, answering):
     assert said == b""
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+@pytest.mark.slow
+@pytest.mark.parametrize("encoding", ["latin-1", "ascii"])
 def test_no_encoding_of_the_terminal_is_too_small(kbot, answering, encoding):
     name = "Grüße \U0001f600"
     answering(answer(body={"data": [{"id": "bot_1", "name": name}]}))
@@ -140,13 +150,13 @@ def test_no_encoding_of_the_terminal_is_too_small(kbot, answering, encoding):
 
 
 @pytest.mark.parametrize("command", [("ask", "bot_1", "-"), ("check", "bot_1", "-")])
-def test_what_is_not_utf_8_is_a_usage_error(kbot, answering, command):
-    server = answering(answer(body=MESSAGE))
-    assert kbot(*command, stdin=b"Gr\xfc\xdfe").returncode == 2
-    assert server.requests == []
+def test_what_is_not_utf_8_is_a_usage_error(run, standing_in, command):
+    service = standing_in()
+    assert run(*command, stdin=b"Gr\xfc\xdfe").exit_code == 2
+    assert service.requests == []
 
 
-def test_a_key_that_a_header_cannot_carry_is_not_shown(kbot):
-    wrong = {"KNOWLEDGE_BOT_BASE_URL": "http://127.0.0.1:9", "KNOWLEDGE_BOT_API_KEY": f"{KEY} é"}
-    done = kbot("bots", **wrong)
-    assert (done.returncode, KEY in done.stderr) == (2, False)
+def test_a_key_that_a_header_cannot_carry_is_not_shown(run, standing_in):
+    standing_in()
+    done = run("bots", KNOWLEDGE_BOT_API_KEY=f"{KEY} é")
+    assert (done.exit_code, KEY in done.stderr) == (2, False)

@@ -11,6 +11,7 @@ import pytest
 from calls import KEY, MESSAGE, SOURCE
 from knowledge_bot import Client
 from knowledge_bot.ingest import Ledger, from_folder, ingest
+from nightly import nightly
 from pseudo_terminal import terminal
 from scripted_server import answer, silence
 
@@ -20,6 +21,7 @@ ID = "bot_94287031cb7f51b4c94f2de9"
 LONG_ID = f"{ID}_{ID}_{ID}"
 
 
+@pytest.mark.slow
 def test_an_upload_shows_its_progress(program, answering, tmp_path):
     (tmp_path / "large.bin").write_bytes(b"x" * 5_000_000)
     answering(answer(body=SOURCE))
@@ -33,6 +35,7 @@ def test_an_upload_shows_its_progress(program, answering, tmp_path):
 # Dialogues ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_an_answer_cannot_steer_the_terminal(program, answering):
     answering(answer(body={**MESSAGE, "answer": "Nine.\x1b[2J\nTen."}))
     with terminal([program, "ask", "bot_1", "When?"], {}) as screen:
@@ -56,6 +59,7 @@ def test_a_chat_goes_on_after_a_failure_and_ends_with_ctrl_d(program, answering)
     assert "--conversation conv_1" in screen.shown
 
 
+@pytest.mark.slow
 def test_ctrl_c_at_the_prompt_ends_a_chat(program, answering):
     answering(answer(body=MESSAGE))
     with terminal([program, "chat", "bot_1", "--conversation", "conv_7"], {}) as screen:
@@ -66,7 +70,7 @@ def test_ctrl_c_at_the_prompt_ends_a_chat(program, answering):
     assert "Traceback" not in screen.shown
 
 
-@pytest.mark.parametrize(("command", "code"), [(ADD, 8), (("bots",), 130)])
+@pytest.mark.parametrize(("command", "code"), nightly([(ADD, 8), (("bots",), 130)], but=1))
 def test_ctrl_c_leaves_uncertain_only_what_is_created(program, answering, command, code):
     server = answering(silence)
     with terminal([program, *command], {}) as screen:
@@ -105,10 +109,13 @@ def test_a_login_asks_tries_and_writes_a_file_of_the_users_own(program, scripted
 
 @pytest.mark.parametrize(
     ("arguments", "prompt"),
-    [
-        (("login",), "Base URL: "),
-        (("--base-url", "http://127.0.0.1:9", "login"), "API key (not shown): "),
-    ],
+    nightly(
+        [
+            (("--base-url", "http://127.0.0.1:9", "login"), "API key (not shown): "),
+            (("login",), "Base URL: "),
+        ],
+        but=1,
+    ),
 )
 def test_ctrl_c_at_a_prompt_is_an_interruption_and_nothing_worse(program, arguments, prompt):
     with terminal([program, *arguments], {}) as screen:
@@ -119,7 +126,9 @@ def test_ctrl_c_at_a_prompt_is_an_interruption_and_nothing_worse(program, argume
     assert "Aborted" not in screen.shown
 
 
-@pytest.mark.parametrize("address", ["service.example", "ftp://h.example", "http://u:pw@h.example"])
+@pytest.mark.parametrize(
+    "address", nightly(["ftp://h.example", "service.example", "http://u:pw@h.example"], but=1)
+)
 def test_an_address_that_is_none_is_reported_before_the_key_is_asked_for(program, address):
     with terminal([program, "login"], {}) as screen:
         screen.expect("Base URL: ")
@@ -129,6 +138,7 @@ def test_an_address_that_is_none_is_reported_before_the_key_is_asked_for(program
     assert "API key" not in screen.shown
 
 
+@pytest.mark.slow
 def test_a_key_that_would_travel_unencrypted_is_warned_of_before_it_is_typed(program):
     with terminal([program, "--base-url", "http://192.0.2.1", "login"], {}) as screen:
         screen.expect("travel unencrypted")
@@ -173,29 +183,32 @@ def test_a_list_is_a_table_where_names_go_over_several_lines_and_ids_do_not(show
         assert part in screen
 
 
+@pytest.mark.slow
 def test_where_ids_do_not_fit_each_field_has_a_line(shown):
     screen = plain(shown(60, [(LONG_ID, "One"), (ID, "Two\nlines\t\x1b[2J")]))
     assert screen == (f"id    {LONG_ID}\nname  One\n\nid    {ID}\nname  Two lines \\x1b[2J\n")
 
 
+@pytest.mark.slow
 def test_wide_characters_are_measured_as_they_are_shown(shown):
     screen = shown(50, [(ID, "電動工具の安全"), ("bot_2", "เวลาเปิดทำการ")])
     assert ID in screen
     assert "電動工具の安全" in screen
 
 
-@pytest.mark.parametrize("columns", [1, 5, 20])
+@pytest.mark.parametrize("columns", nightly([5, 1, 20], but=1))
 def test_no_terminal_is_too_narrow(shown, columns):
     assert ID in shown(columns, [(ID, "Guide")])
 
 
+@pytest.mark.slow
 def test_no_color_leaves_no_bold_either(shown):
     for columns in (80, 20):
         assert "\x1b[1m" in shown(columns, [(ID, "Guide")])
         assert "\x1b" not in shown(columns, [(ID, "Guide")], NO_COLOR="1")
 
 
-@pytest.mark.parametrize("options", [(), ("--json",)])
+@pytest.mark.parametrize("options", nightly([[], ["--json"]], but=1))
 def test_a_name_cannot_steer_the_terminal(shown, options):
     screen = shown(100, [("bot_1", "\x1b]0;title\x07\x9b2J[bold]x")], *options, NO_COLOR="1")
     assert "\x1b]" not in screen
@@ -203,6 +216,7 @@ def test_a_name_cannot_steer_the_terminal(shown, options):
     assert "[bold]x" in screen
 
 
+@pytest.mark.slow
 def test_what_is_gone_can_be_copied_at_80_columns(program, scripted, tmp_path, handbook):
     number = count()
     server = scripted(

@@ -11,6 +11,7 @@ import subprocess
 import pytest
 
 from knowledge_bot.testing import MemoryService
+from nightly import nightly
 from served import served
 from waiting import until
 
@@ -66,7 +67,7 @@ def test_each_run_is_reported_what_is_skipped_once_and_what_failed_is_in_the_exi
     assert len(service.requests) == 5
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", nightly([signal.SIGTERM, signal.SIGINT, signal.SIGHUP], but=1))
 def test_a_signal_lets_a_run_finish_what_is_under_way(watching, run, service, number):
     with watching(service, "--concurrency", "1", "--json") as (process, said):
         with service.holding_answers():
@@ -80,6 +81,7 @@ def test_a_signal_lets_a_run_finish_what_is_under_way(watching, run, service, nu
     assert run("ledger", "unknown").stdout == ""
 
 
+@pytest.mark.slow
 def test_a_key_that_is_not_accepted_ends_it(watching, service):
     service.fail_next(401, times=None)
     with watching(service) as (process, _):
