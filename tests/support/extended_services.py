@@ -6,8 +6,8 @@ from the texts that are ready.
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from knowledge_bot._transports import HTTPResponse
 from knowledge_bot.testing import MemoryService, ReceivedRequest
@@ -69,8 +69,7 @@ class ExtendedService(MemoryService):
         return super()._answer(received)
 
 
-@dataclass(frozen=True)
-class Mutant:
+class Mutant(NamedTuple):
     """A fault, and the requirement whose test finds it."""
 
     service: Callable[[], MemoryService]
@@ -80,17 +79,14 @@ class Mutant:
 MUTANTS: dict[str, Mutant] = {}
 
 
-def mutant(requirement: str) -> Callable[[type], type]:
-    def add(cls: type) -> type:
-        def service() -> MemoryService:
-            if issubclass(cls, KeptAnswers):
-                return type(cls.__name__, (ExtendedService,), {"keys": cls})()
-            if issubclass(cls, Sources):
-                return type(cls.__name__, (ExtendedService,), {"managed": cls})()
-            return cls()
+def mutant(requirement: str, fault: str, part: type, method: str) -> Callable[[Any], None]:
+    """Let a function stand in for a method of the service, its keys or its sources."""
 
-        MUTANTS[(cls.__doc__ or "").rstrip(".")] = Mutant(service, requirement)
-        return cls
+    def add(function: Any) -> None:
+        changed = type("Changed", (part,), {method: function})
+        name = {KeptAnswers: "keys", Sources: "managed"}.get(part)
+        whole = changed if name is None else type("Whole", (ExtendedService,), {name: changed})
+        MUTANTS[fault] = Mutant(whole, requirement)
 
     return add
 
@@ -99,322 +95,268 @@ def again(answer: HTTPResponse, key: str) -> HTTPResponse:
     return replace(answer, headers={**answer.headers, "idempotency-key": key})
 
 
-@mutant("idempotency/replay")
-class _Executes(KeptAnswers):
-    """It acts on each request, whatever its key."""
-
-    def answer(self, key, request, act):
-        return again(act()[0], key)
+# What it does with keys ---------------------------------------------------------------------------
 
 
-@mutant("idempotency/replay")
-class _NoEcho(KeptAnswers):
-    """It does not repeat the key."""
-
-    def answer(self, key, request, act):
-        answer = super().answer(key, request, act)
-        return replace(answer, headers={n: v for n, v in answer.headers.items() if "key" not in n})
+def without_key(answer: HTTPResponse) -> HTTPResponse:
+    return replace(answer, headers={n: v for n, v in answer.headers.items() if "key" not in n})
 
 
-@mutant("idempotency/expired")
-class _ExecutesExpired(KeptAnswers):
-    """It acts on a request whose key has expired."""
-
-    def answer(self, key, request, act):
-        return again(act()[0], key) if key.startswith(_OLD) else super().answer(key, request, act)
+def scoped(self, key, request, act):
+    own = self.service.received.headers["x-api-key"] if key and "," not in key else ""
+    own = own[:1] if len(key) > 100 else own
+    return again(answer_to(self, key if own == API_KEYS[0] else own + key, request, act), key)
 
 
-@mutant("idempotency/another-request")
-class _ReplaysForAnother(KeptAnswers):
-    """It answers another request with the first answer."""
-
-    def answer(self, key, request, act):
-        return super().answer(key, None, act)
+def never_again(self, key, request, act):
+    if key in self._kept:
+        raise TimeoutError
+    return answer_to(self, key, request, act)
 
 
-@mutant("idempotency/parts")
-class _ComparesBytes(KeptAnswers):
-    """It compares the bytes of requests."""
+answer_to = KeptAnswers.answer
+for _requirement, _fault, _answer in (
+    (
+        "replay",
+        "It acts on each request, whatever its key",
+        lambda self, key, request, act: again(act()[0], key),
+    ),
+    (
+        "replay",
+        "It does not repeat the key",
+        lambda self, key, request, act: without_key(answer_to(self, key, request, act)),
+    ),
+    (
+        "expired",
+        "It acts on a request whose key has expired",
+        lambda self, key, request, act: (
+            again(act()[0], key) if key.startswith(_OLD) else answer_to(self, key, request, act)
+        ),
+    ),
+    (
+        "another-request",
+        "It answers another request with the first answer",
+        lambda self, key, request, act: answer_to(self, key, None, act),
+    ),
+    (
+        "parts",
+        "It compares the bytes of requests",
+        lambda self, key, request, act: answer_to(self, key, self.service.received.body, act),
+    ),
+    (
+        "quotes",
+        "It takes quotes for a part of the key",
+        lambda self, key, request, act: answer_to(self, key.replace('"', "q"), request, act),
+    ),
+    (
+        "odd-keys",
+        "It cuts a key that is too long",
+        lambda self, key, request, act: answer_to(self, key[:255], request, act),
+    ),
+    ("account", "Its keys belong to an API key", scoped),
+    ("at-once", "It waits for ever for a request with the same key", never_again),
+):
+    mutant(f"idempotency/{_requirement}", _fault, KeptAnswers, "answer")(_answer)
 
-    def answer(self, key, request, act):
-        return super().answer(key, self.service.received.body, act)
-
-
-@mutant("idempotency/account")
-class _ScopesByApiKey(KeptAnswers):
-    """Its keys belong to an API key."""
-
-    def answer(self, key, request, act):
-        own = self.service.received.headers["x-api-key"] if key and "," not in key else ""
-        own = own[:1] if len(key) > 100 else own
-        return again(super().answer(key if own == API_KEYS[0] else own + key, request, act), key)
-
-
-@mutant("idempotency/quotes")
-class _KeepsQuotes(KeptAnswers):
-    """It takes quotes for a part of the key."""
-
-    def answer(self, key, request, act):
-        return super().answer(key.replace('"', "q"), request, act)
-
-
-@mutant("idempotency/odd-keys")
-class _CutsKeys(KeptAnswers):
-    """It cuts a key that is too long."""
-
-    def answer(self, key, request, act):
-        return super().answer(key[:255], request, act)
-
-
-@mutant("idempotency/at-once")
-class _WaitsForEver(KeptAnswers):
-    """It waits for ever for a request with the same key."""
-
-    def answer(self, key, request, act):
-        if key in self._kept:
-            raise TimeoutError
-        return super().answer(key, request, act)
-
-
-@mutant("idempotency/refusal-not-kept")
-class _KeepsRefusals(ExtendedService):
-    """It keeps the answer to a request whose API key it refused."""
-
-    def __init__(self):
-        super().__init__()
-        self.refused = {}
-
-    def unauthorized(self, received):
-        self.refused[received.headers.get("idempotency-key")] = super().unauthorized(received)
-        return super().unauthorized(received)
-
-    def answered(self, received):
-        kept = self.refused.get(received.headers.get("idempotency-key", ""))
-        return kept or super().answered(received)
+answered = ExtendedService.answered
 
 
-@mutant("sources/if-match")
-class _IgnoresIfMatch(Sources):
-    """It ignores If-Match."""
+@mutant(
+    "idempotency/refusal-not-kept",
+    "It keeps the answer to a request whose API key it refused",
+    ExtendedService,
+    "_answer",
+)
+def _(self, received):
+    kept = vars(self).setdefault("refused", {})
+    key = received.headers.get("idempotency-key", "")
+    if received.method != "GET" and received.headers["x-api-key"] not in API_KEYS:
+        kept[key] = self.unauthorized(received)
+    return kept.get(key) or ExtendedService._answer(self, received)
 
-    def check(self, source, if_match):
-        pass
+
+@mutant(
+    "idempotency/messages", "It looks at the keys of sources alone", ExtendedService, "answered"
+)
+def _(self, received):
+    if received.path != "/messages":
+        return answered(self, received)
+    return again(self._acted(received)[0], received.headers.get("idempotency-key", ""))
 
 
-class _Failing(ExtendedService):
-    """Changes what is answered to some requests."""
+# What it announces and answers --------------------------------------------------------------------
 
-    def answered(self, received):
-        answer = super().answered(received)
+for _requirement, _fault, _announcement in (
+    ("interface/announcement", "It announces in words of its own", "Sources 1"),
+    (
+        "idempotency/lifetime",
+        "It does not say how long a key lives",
+        "idempotency=1, sources=1;manage;rename",
+    ),
+):
+    mutant(_requirement, _fault, ExtendedService, "announcement")(
+        property(lambda self, said=_announcement: said, lambda self, value: None)
+    )
+
+
+@mutant("sources/unknown", "It fails to delete what is not there", ExtendedService, "answered")
+def _(self, received):
+    answer = answered(self, received)
+    failed = received.method == "DELETE" and answer.status == 404
+    return replace(answer, status=500) if failed else answer
+
+
+def changing(change: Callable[..., Any]) -> Callable[..., HTTPResponse]:
+    """Change the fields that are answered to some requests."""
+
+    def change_answer(self, received):
+        answer = answered(self, received)
         value = json.loads(answer.body or b"{}")
-        if not isinstance(value, dict):
-            return answer
-        changed = self.changed(received, value.get("value", value), answer.status)
-        if changed is None:
-            return answer
-        return replace(answer, body=json.dumps({"value": changed}).encode())
+        value = value.get("value", value) if isinstance(value, dict) else {}
+        changed = change(self, received, value) if value else None
+        body = answer.body if changed is None else json.dumps({"value": changed}).encode()
+        return replace(answer, body=body)
 
-    def changed(self, received, value, status):
-        raise NotImplementedError
+    return change_answer
 
 
-@mutant("sources/unknown")
-class _DeletesLoudly(ExtendedService):
-    """It fails to delete what is not there."""
-
-    def answered(self, received):
-        answer = super().answered(received)
-        failed = received.method == "DELETE" and answer.status == 404
-        return replace(answer, status=500) if failed else answer
-
-
-@mutant("interface/create")
-class _NamesTheTime(_Failing):
-    """It says as a text when a source was created."""
-
-    def changed(self, received, value, status):
-        return {**value, "created_at": "today"} if "created_at" in value else None
-
-
-@mutant("interface/announcement")
-class _AnnouncesBadly(ExtendedService):
-    """It announces in words of its own."""
-
-    def __init__(self):
-        super().__init__()
-        self.announcement = "Sources 1"
-
-
-@mutant("idempotency/lifetime")
-class _TellsNoLifetime(ExtendedService):
-    """It does not say how long a key lives."""
-
-    def __init__(self):
-        super().__init__()
-        self.announcement = "idempotency=1, sources=1;manage;rename"
-
-
-@mutant("idempotency/messages")
-class _AsksAgain(ExtendedService):
-    """It looks at the keys of sources alone."""
-
-    def answered(self, received):
-        if received.path != "/messages":
-            return super().answered(received)
-        return again(self._acted(received)[0], received.headers.get("idempotency-key", ""))
-
-
-@mutant("sources/ready")
-class _NeverSaysSince(_Failing):
-    """It does not say since when a source is ready."""
-
-    def changed(self, received, value, status):
-        return {**value, "ready_at": None} if value.get("status") == "ready" else None
-
-
-@mutant("sources/lost-answer")
-class _ForgetsItsAnswer(Sources):
-    """It refuses a replacement whose answer was lost."""
-
-    def replace(self, source_id, changes, content, if_match):
-        self.check(self.get(source_id), if_match)
-        return super().replace(source_id, changes, content, if_match)
-
-
-@mutant("sources/replace")
-class _ReadyTooSoon(_Failing):
-    """It says of a revision that is pending that it is answered from."""
-
-    def changed(self, received, value, status):
-        if value.get("status") == "pending" and received.method == "PUT":
-            return {**value, "ready_revision": value["revision"]}
+def without_the_oldest(self, received, value):
+    if (received.method, received.path) != ("GET", "/sources"):
         return None
+    oldest = self.sources[0]["id"] if len(self.sources) < 2 else self.sources[-3]["id"]
+    return {**value, "data": [one for one in value["data"] if one["id"] != oldest]}
 
 
-@mutant("sources/replace")
-class _MovesAway(_Failing):
-    """It gives a source that is replaced another id."""
-
-    def changed(self, received, value, status):
-        return {**value, "id": "src_x"} if received.method == "PUT" and status == 200 else None
-
-
-@mutant("sources/rename")
-class _RenamesElsewhere(_Failing):
-    """It gives a source that is renamed another id."""
-
-    def changed(self, received, value, status):
-        return {**value, "id": "src_x"} if received.method == "PATCH" else None
-
-
-@mutant("sources/pages")
-class _LeavesOut(_Failing):
-    """Its list leaves the oldest source out."""
-
-    def changed(self, received, value, status):
-        if received.path == "/sources" and received.method == "GET":
-            oldest = self.sources[0]["id"] if len(self.sources) < 2 else self.sources[-3]["id"]
-            return {**value, "data": [one for one in value["data"] if one["id"] != oldest]}
-        return None
-
-
-@mutant("sources/filters")
-class _FiltersNothing(Sources):
-    """It ignores the filters of a list."""
-
-    def listed(self, query):
-        return super().listed({n: v for n, v in query.items() if n in ("limit", "before", "name")})
-
-
-@mutant("passages/search")
-class _FindsTheWorstFirst(Sources):
-    """It lists the passages that fit worst first."""
-
-    def found(self, query, collections, limit):
-        return super().found(query, collections, limit)[::-1]
-
-
-@mutant("passages/places")
-class _SearchesEverywhere(ExtendedService):
-    """It searches all collections, whichever are named."""
-
-    def _search(self, value):
-        return super()._search({"query": value["query"], "limit": value.get("limit", 10)})
-
-
-@mutant("passages/read")
-class _ReadsNoPassage(Sources):
-    """It knows no passage by its id."""
-
-    def passage(self, passage_id):
-        raise RejectedError(404, "not_found", "there is nothing at this address")
+# The method, or all; the status of the source, or all; and the fields that are answered instead.
+for _requirement, _fault, _method, _status, _fields in (
+    ("sources/ready", "It does not say since when a source is ready", "", "ready", "ready_at"),
+    (
+        "sources/failed",
+        "It gives up the old text where the new one fails",
+        "",
+        "failed",
+        "ready_revision",
+    ),
+    ("sources/replace", "It gives a source that is replaced another id", "PUT", "", "id"),
+    ("sources/rename", "It gives a source that is renamed another id", "PATCH", "", "id"),
+):
+    mutant(_requirement, _fault, ExtendedService, "answered")(
+        changing(
+            lambda self, received, value, method=_method, status=_status, name=_fields: (
+                {**value, name: "src_x" if name == "id" else None}
+                if method in ("", received.method)
+                and status in ("", value.get("status"))
+                and name in value
+                else None
+            )
+        )
+    )
+for _requirement, _fault, _change in (
+    (
+        "interface/create",
+        "It says as a text when a source was created",
+        lambda self, received, value: (
+            {**value, "created_at": "today"} if "created_at" in value else None
+        ),
+    ),
+    (
+        "sources/replace",
+        "It says of a revision that is pending that it is answered from",
+        lambda self, received, value: (
+            {**value, "ready_revision": value["revision"]}
+            if received.method == "PUT" and value.get("status") == "pending"
+            else None
+        ),
+    ),
+    (
+        "sources/fields",
+        "Its sources have no state in the answer that creates them",
+        lambda self, received, value: (
+            {name: of for name, of in value.items() if name != "revision"}
+            if received.method == "POST"
+            else None
+        ),
+    ),
+    ("sources/pages", "Its list leaves the oldest source out", without_the_oldest),
+):
+    mutant(_requirement, _fault, ExtendedService, "answered")(changing(_change))
 
 
-@mutant("passages/deleted")
-class _KeepsPassages(Sources):
-    """It finds passages of sources that are deleted."""
-
-    def delete(self, source_id, if_match):
-        self.kept = [*getattr(self, "kept", []), *super().passages()]
-        super().delete(source_id, if_match)
-
-    def passages(self):
-        return [*super().passages(), *getattr(self, "kept", [])]
-
-
-@mutant("sources/answers")
-class _ForgetsWhilePending(ExtendedService):
-    """It answers from no text of a source that is being replaced."""
-
-    def ready_content(self, source_id):
-        source = self._sources.get(source_id)
-        return None if source["status"] == "pending" else super().ready_content(source_id)
+@mutant(
+    "passages/places",
+    "It searches all collections, whichever are named",
+    ExtendedService,
+    "_search",
+)
+def _(self, value):
+    asked = {"query": value["query"], "limit": value.get("limit", 10)}
+    return ExtendedService._search(self, asked)
 
 
-@mutant("sources/answers")
-class _Remembers(ExtendedService):
-    """It answers from what was deleted."""
-
-    def __init__(self):
-        self.texts = []
-        super().__init__()
-
-    def say(self, question):
-        self.texts += [self.ready_content(one["id"]) or "" for one in self.sources]
-        word = question.rstrip("?").rpartition(" ")[2]
-        return next((str(text) for text in self.texts if word in str(text)), "I do not know.")
+@mutant(
+    "sources/answers",
+    "It answers from no text of a source that is being replaced",
+    ExtendedService,
+    "ready_content",
+)
+def _(self, source_id):
+    source = self._sources.get(source_id)
+    return None if source["status"] == "pending" else ExtendedService.ready_content(self, source_id)
 
 
-@mutant("sources/fields")
-class _NoState(_Failing):
-    """Its sources have no state in the answer that creates them."""
-
-    def changed(self, received, value, status):
-        if received.method == "POST" and "revision" in value:
-            return {name: of for name, of in value.items() if name != "revision"}
-        return None
+@mutant("sources/answers", "It answers from what was deleted", ExtendedService, "say")
+def _(self, question):
+    texts = vars(self).setdefault("texts", [])
+    texts += [self.ready_content(one["id"]) or "" for one in self.sources]
+    word = question.rstrip("?").rpartition(" ")[2]
+    return next((str(text) for text in texts if word in str(text)), "I do not know.")
 
 
-@mutant("sources/failed")
-class _LosesTheOld(_Failing):
-    """It gives up the old text where the new one fails."""
-
-    def changed(self, received, value, status):
-        return {**value, "ready_revision": None} if value.get("status") == "failed" else None
+# What becomes of sources --------------------------------------------------------------------------
 
 
-@mutant("sources/delete")
-class _KeepsListing(Sources):
-    """It lists what was deleted."""
+@mutant("sources/if-match", "It ignores If-Match", Sources, "check")
+def _(self, source, if_match):
+    pass
 
-    def delete(self, source_id, if_match):
-        source = self.get(source_id)
-        self.check(source, if_match)
-        self._gone = [*getattr(self, "_gone", []), dict(source)]
-        super().delete(source_id, if_match)
 
-    def listed(self, query):
-        page = super().listed(query)
-        gone = getattr(self, "_gone", [])
-        page["data"] += [one for one in gone if one["name"] in query.get("name", ())]
+@mutant("sources/lost-answer", "It refuses a replacement whose answer was lost", Sources, "replace")
+def _(self, source_id, changes, content, if_match):
+    self.check(self.get(source_id), if_match)
+    return Sources.replace(self, source_id, changes, content, if_match)
+
+
+@mutant("sources/filters", "It ignores the filters of a list", Sources, "listed")
+def _(self, query):
+    kept = {name: of for name, of in query.items() if name in ("limit", "before", "name")}
+    return Sources.listed(self, kept)
+
+
+@mutant("sources/delete", "It lists what was deleted", Sources, "delete")
+def _(self, source_id, if_match):
+    gone = dict(self.get(source_id))
+    Sources.delete(self, source_id, if_match)
+
+    def listed(query):
+        page = Sources.listed(self, query)
+        page["data"] += [gone] * (gone["name"] in query.get("name", ()))
         return page
+
+    self.listed = listed
+
+
+@mutant("passages/search", "It lists the passages that fit worst first", Sources, "found")
+def _(self, query, collections, limit):
+    return Sources.found(self, query, collections, limit)[::-1]
+
+
+@mutant("passages/read", "It knows no passage by its id", Sources, "passage")
+def _(self, passage_id):
+    raise RejectedError(404, "not_found", "there is nothing at this address")
+
+
+@mutant("passages/deleted", "It finds passages of sources that are deleted", Sources, "passages")
+def _(self):
+    kept = vars(self).setdefault("kept", {})
+    kept.update({passage["id"]: (source, passage) for source, passage in Sources.passages(self)})
+    return [*kept.values()]
