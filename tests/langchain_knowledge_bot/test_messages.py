@@ -13,7 +13,7 @@ from langchain_core.messages import (
 )
 
 from knowledge_bot.conversations import Place, Said
-from langchain_knowledge_bot.messages import said_in
+from langchain_knowledge_bot.chat_models import said_in
 
 
 def own(conversation="conv_1", bot="bot_1", provider="knowledge_bot"):

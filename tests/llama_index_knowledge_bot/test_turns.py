@@ -6,7 +6,7 @@ import pickle
 import pytest
 
 from knowledge_bot import ConfigurationError
-from llama_index_knowledge_bot.turns import Turns
+from llama_index_knowledge_bot.engines import Turns
 from waiting import until_awaited
 
 pytestmark = pytest.mark.timeout(30)
