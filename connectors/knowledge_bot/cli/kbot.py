@@ -205,7 +205,11 @@ def _command(loaded: object, home: str) -> click.Command:
 
 
 def _unavailable(name: str, module: str) -> click.Command:
-    @click.command(name, short_help=f"(needs {module}, which is not installed)")
+    @click.command(
+        name,
+        short_help=f"(needs {module}, which is not installed)",
+        context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
+    )
     def command() -> None:
         raise Failed(
             f"`kbot {name}` needs {module}, which is not installed; "

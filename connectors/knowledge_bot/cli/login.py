@@ -54,12 +54,12 @@ if TYPE_CHECKING:
 def login(
     settings: ServiceOptions, *, own_name: str | None, key_stdin: bool, wanted: tuple[str, ...]
 ) -> None:
-    """Keep a service's address and your key in a file with mode 600.
+    """Keep a service's address and your key in a file of yours.
 
-    Both are tried by listing the collections. A service may list them without a look at the key;
-    then the first `ask` or `add` shows whether the key is good. Each service has a profile of its
-    own; the one without a name, `default`, is used where none is named. To forget a service, remove
-    its table from the file that `kbot doctor` names.
+    Only you can read it (mode 600). Both are tried by listing the collections. A service may list
+    them without a look at the key; then the first `ask` or `add` shows whether the key is good.
+    Each service has a profile of its own; the one without a name, `default`, is used where none is
+    named. To forget a service, remove its table from the file that `kbot doctor` names.
 
     \b
     kbot login

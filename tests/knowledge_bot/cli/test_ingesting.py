@@ -23,8 +23,8 @@ def events(done):
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def test_a_program_gets_every_failure(run, answering, tmp_path):
-    answering(answer(body=SOURCE))
+def test_a_program_gets_every_failure(run, standing_in):
+    standing_in(collections=["col_1"])
     lines = "no address\n" * 1200
     done = run("ingest", "urls", "-", "--json", *IN_ONE, stdin=lines)
     assert sum(one["event"] == "failure" for one in events(done)) == 1200
@@ -41,11 +41,11 @@ def test_a_program_gets_the_progress(program, answering, tmp_path):
     assert seen[1]["current"].startswith("https://h.example/")
 
 
-def test_no_more_items_a_second_are_sent_than_the_rate_allows(run, answering, tmp_path):
-    server = answering(answer(body=SOURCE))
+def test_no_more_items_a_second_are_sent_than_the_rate_allows(run, standing_in, tmp_path):
+    service = standing_in(collections=["col_1"])
     begun = time.monotonic()
     assert run("ingest", "urls", many(tmp_path, 6), "--rate", "5", *IN_ONE).exit_code == 0
-    assert (len(server.requests), time.monotonic() - begun >= 1) == (6, True)
+    assert (len(service.requests), time.monotonic() - begun >= 1) == (6, True)
 
 
 def slow(connection):
@@ -187,6 +187,7 @@ def test_a_terminal_that_is_closed_lets_it_finish_what_is_under_way(
 
 
 @pytest.mark.timeout(60)
+@pytest.mark.slow
 def test_a_reader_that_pauses_holds_up_no_request(program, run, answering, tmp_path):
     answering(answer(body=SOURCE))
     lines = "".join(f"no address {'x' * 400} {number}\n" for number in range(400)) + "".join(
@@ -199,3 +200,37 @@ def test_a_reader_that_pauses_holds_up_no_request(program, run, answering, tmp_p
         stdout, _ = process.communicate()
     assert process.returncode == 3
     assert json.loads(stdout.splitlines()[-1])["invalid"] == 400
+
+
+# Where items come from
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere every name is Unicode")
+def test_a_name_that_is_not_utf_8_is_reported_and_the_rest_is_sent(run, standing_in, handbook):
+    service = standing_in(collections=["col_1"])
+    for name in (b"caf\xe9.md", b".caf\xe9"):
+        (handbook / os.fsdecode(name)).write_text("x")
+    (handbook / "link.md").symlink_to(os.fsdecode(b"caf\xe9.md"))
+    done = run("ingest", "folder", handbook, *IN_ONE)
+    assert (done.exit_code, len(service.requests)) == (3, 3)
+    for name in ("\n  caf\\xe9.md\n", "\n  .caf\\xe9\n", "\n  link.md\n"):
+        assert name in done.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="it is Linux's file that cannot be read")
+def test_a_list_that_cannot_be_read_to_its_end_is_a_sentence(run, standing_in):
+    standing_in(collections=["col_1"])
+    done = run("ingest", "urls", "/proc/self/mem", *IN_ONE)
+    assert done.exit_code == 3
+    assert "[Errno 5]" in done.stderr
+
+
+def test_a_secret_that_a_loader_repeats_is_not_shown(run, standing_in, tmp_path, monkeypatch):
+    standing_in(collections=["col_1"])
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+    strict = "class Strict:\n  load = print\n  def __init__(self, it): raise ValueError(it)\n"
+    (tmp_path / "strict_loaders.py").write_text(strict)
+    done = run("ingest", "loader", "strict_loaders:Strict", "--set", "it=s3cret", *IN_ONE)
+    assert (done.exit_code, "s3cret" in done.stderr) == (2, False)
+    assert "ValueError" in done.stderr

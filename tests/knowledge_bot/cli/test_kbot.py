@@ -76,7 +76,7 @@ def test_a_command_of_another_package_says_what_it_misses(kbot, tmp_path):
     listed = kbot("--help", PYTHONPATH=str(tmp_path))
     assert "shine" in listed.stdout
     assert "needs absent_module, which is not installed" in " ".join(listed.stdout.split())
-    done = kbot("shine", PYTHONPATH=str(tmp_path))
+    done = kbot("shine", "--with", "handbook", PYTHONPATH=str(tmp_path))
     assert done.returncode == 1
     assert "Error: `kbot shine` needs absent_module, which is not installed" in done.stderr
 
