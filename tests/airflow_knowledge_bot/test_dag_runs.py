@@ -1,5 +1,7 @@
 """A DAG that Airflow runs, with its own retries, its own store and a deferred task."""
 
+from collections import Counter
+
 import airflow.sdk
 
 from calls import KEY
@@ -129,3 +131,62 @@ def test_a_mapped_task_is_named_only_where_that_tells_it_from_the_others(dags, g
         "own[0]": "my n",
         "alone": None,
     }
+
+
+CHECKED = """
+from airflow_knowledge_bot.operators import KnowledgeBotCheckOperator
+from airflow_knowledge_bot.sensors import KnowledgeBotAnswerSensor
+from knowledge_bot.checks import Question
+
+def fails_at_first(context, result):
+    if context["ti"].try_number == 1:
+        raise RuntimeError("the worker had a bad day")
+---
+dag.params["hour"], known = "nine", {"ask": "Where are the keys?", "contains": "desk"}
+given = {"bot_id": "bot_guide", "retries": 2, "retry_delay": timedelta(0)}
+opening = {"ask": "When do you open?", "contains": "{{ params.hour }}"}
+KnowledgeBotCheckOperator(
+    task_id="loses", questions=[opening, {"ask": "lost", "contains": "found"}], **given
+) >> KnowledgeBotCheckOperator(
+    task_id="fails", questions=upstream([known]), post_execute=fails_at_first, **given
+) >> KnowledgeBotCheckOperator(
+    task_id="wrong", questions=[Question(ask="wrong", contains="right")], **given
+)
+KnowledgeBotCheckOperator.partial(task_id="mapped", **given).expand(questions=[[known], [known]])
+KnowledgeBotAnswerSensor(
+    task_id="known", questions=[known, {"ask": "later", "contains": "yes"}], poke_interval=1,
+    timeout=300, **given,
+)
+"""
+
+
+def test_checks_in_a_run_go_on_with_what_has_not_passed(dags, connected):
+    knows = {
+        "When do you open?": "At nine.",
+        "Where are the keys?": "At the desk.",
+        "lost": "It was found.",
+        "later": ["No.", "Yes."],
+    }
+    connected.bots = {"bot_guide": knows}
+    connected.lose_next_answer(where=lambda request: request.value.get("content") == "lost")
+    done = dags.run(dags.load(CHECKED))
+    ended = {name: (one.state, one.try_number) for name, one in done.tasks.items()}
+    del ended["upstream"]
+    assert ended == {
+        "loses": ("success", 2),  # for the lost answer alone
+        "fails": ("success", 2),
+        "wrong": ("failed", 1),
+        "mapped[0]": ("success", 1),
+        "mapped[1]": ("success", 1),
+        "known": ("success", 1),
+    }, done.log
+    assert KEY not in done.log
+    if HAS_STATE_STORE:
+        asked = Counter(request.value["content"] for request in connected.requests)
+        assert asked == {
+            "When do you open?": 1,
+            "lost": 2,
+            "Where are the keys?": 4,  # once in each task
+            "wrong": 1,
+            "later": 2,
+        }

@@ -8,25 +8,25 @@ from types import SimpleNamespace
 
 import pytest
 
-from airflow_knowledge_bot._compat import AirflowFailException
+from airflow_knowledge_bot._compat import AirflowException, AirflowFailException
 from airflow_knowledge_bot.hooks import KnowledgeBotHook
 from airflow_knowledge_bot.operators import (
     KnowledgeBotCreateTextSourceOperator,
     KnowledgeBotIngestOperator,
 )
 from airflow_knowledge_bot.results import RunCounts
+from answering_bot import StateStore, TaskInstance
 from in_process import OnAPort
 from knowledge_bot import Client
 from knowledge_bot.ingest import Ledger, Report, Text, ingest
-from page_server import answer as page_answer
-from page_server import serving
+from knowledge_bot.testing import MemoryService
 from scripted_server import answer
 
 BROKEN = b"%PDF-1.4\nThis is no PDF."
 
 
 @pytest.fixture
-def service(connect):
+def real(connect):
     """A service of the test's own: what others have sent would answer, too."""
     with OnAPort(
         collections={"col_1": "House"}, bots={"bot_1": ["col_1"]}, allow_fetch=("127.0.0.1/32",)
@@ -53,71 +53,48 @@ def asked(question):
     return KnowledgeBotHook().send_message(question)["answer"]
 
 
-def names(service):
-    return Counter(source.name for source in service.sources())
+def names(real):
+    return Counter(source.name for source in real.sources())
 
 
 # One source ---------------------------------------------------------------------------------------
 
-OPERATORS = "from airflow_knowledge_bot.operators import *\n---\n"
 
-
-def test_a_task_that_waits_is_green_when_the_bot_can_answer(dags, service):
-    done = dags.run(
-        dags.load(
-            f"""{OPERATORS}
-KnowledgeBotCreateTextSourceOperator(
-    task_id="add", name="Ferry", content="The ferry leaves at ten.", wait_ready=60
-) >> KnowledgeBotSendMessageOperator(task_id="ask", content="When does the ferry leave?")
-"""
-        )
+def waiting(wait_ready=60.0):
+    return KnowledgeBotCreateTextSourceOperator(
+        task_id="add", name="Ferry", content="c", collections="col_1", wait_ready=wait_ready
     )
-    assert done.state == "success", done.log
-    assert done.tasks["add"].xcom["status"] == "ready"
-    assert "at ten" in done.tasks["ask"].xcom["answer"]
 
 
-def test_a_document_that_cannot_be_read_fails_the_task_at_once_with_its_reason(
-    dags, service, tmp_path
-):
-    file = tmp_path / "tides.pdf"
-    file.write_bytes(BROKEN)
-    done = dags.run(
-        dags.load(
-            f"""{OPERATORS}
-KnowledgeBotUploadSourceOperator(
-    task_id="add", name="Tides", file={str(file)!r}, wait_ready=60, retries=2,
-    retry_delay=timedelta(0),
-)
-"""
-        )
-    )
-    assert (done.task.state, done.task.try_number) == ("failed", 1)
-    (source,) = service.sources()
-    assert source.reason
-    assert source.reason in done.log
+@pytest.fixture
+def announcing(connect):
+    """A service in memory that tells what becomes of sources."""
+    connect("https://service.test", max_retries=0)
+    with MemoryService(collections=["col_1"], extensions=["sources"]).standing_in() as running:
+        yield running
 
 
-def test_a_try_that_waited_too_short_is_followed_by_one_for_the_same_source(dags, service):
-    def slow(connection):
-        time.sleep(3)
-        page_answer(b"<p>The ferry leaves at ten.")(connection)
+@pytest.mark.parametrize("away", [False, True])
+def test_a_task_that_waits_is_green_when_its_source_is_ready(announcing, away):
+    if away:  # for one look
+        announcing.fail_next(503, where=lambda one: one.method == "GET" and not one.is_ping)
+    assert waiting().execute({})["status"] == "ready"
 
-    with serving() as web:
-        web.answers["/ferry"] = slow
-        done = dags.run(
-            dags.load(
-                f"""{OPERATORS}
-KnowledgeBotCreateWebpageSourceOperator(
-    task_id="add", name="Ferry", url={web.url("/ferry")!r}, wait_ready=0.5, retries=60,
-    retry_delay=timedelta(0),
-)
-"""
-            )
-        )
-    assert done.state == "success", done.log
-    assert done.task.try_number > 1
-    assert names(service) == {"Ferry": 1}
+
+def test_a_document_that_cannot_be_read_fails_the_task_at_once_with_its_reason(announcing):
+    announcing.fail_source("Ferry", "the file is broken")
+    with pytest.raises(AirflowFailException, match="the file is broken"):
+        waiting().execute({})
+
+
+def test_a_try_that_waited_too_short_is_followed_by_one_for_the_same_source(announcing):
+    announcing.hold_sources()
+    context = {"task_state_store": StateStore(), "ti": TaskInstance()}
+    with pytest.raises(AirflowException, match="waits for the same source"):
+        waiting(0.1).execute(context)
+    announcing.finish_sources()
+    assert waiting().execute(context)["status"] == "ready"
+    assert len(announcing.sources) == 1
 
 
 @pytest.mark.parametrize("option", [{"wait_ready": 1}, {"prune": True}, {"prune": "excluded"}])
@@ -137,7 +114,7 @@ def test_what_the_service_does_not_announce_fails_before_anything_is_sent(good, 
 # Many ---------------------------------------------------------------------------------------------
 
 
-def test_the_bot_knows_each_night_what_the_folder_says(dags, service, ledger, folder, caplog):
+def test_the_bot_knows_each_night_what_the_folder_says(dags, real, ledger, folder, caplog):
     dag = dags.load(
         f"""
         dag.params["prune"], dag.params["wait_ready"] = True, 60
@@ -149,7 +126,7 @@ def test_the_bot_knows_each_night_what_the_folder_says(dags, service, ledger, fo
     )
     assert dags.run(dag).task.xcom["created"] == 3
     assert "seven" in asked("When does the bakery open?")
-    ids = {source.name: source.id for source in service.sources()}
+    ids = {source.name: source.id for source in real.sources()}
 
     (folder / "bakery.txt").write_text("The bakery opens at six o'clock.")
     (folder / "desk.txt").unlink()
@@ -162,7 +139,7 @@ def test_the_bot_knows_each_night_what_the_folder_says(dags, service, ledger, fo
     named = {kind: [one["name"] for one in ones] for kind, ones in xcom["named"].items() if ones}
     assert named == {"replaced": ["bakery.txt"], "moved": ["boat.txt"], "removed": ["desk.txt"]}
     assert f"replaced: bakery.txt (source {ids['bakery.txt']})" in done.log
-    assert {one.name: one.id for one in service.sources()} == {
+    assert {one.name: one.id for one in real.sources()} == {
         "bakery.txt": ids["bakery.txt"],
         "boat.txt": ids["ferry.txt"],
     }
@@ -190,7 +167,7 @@ def events(count):
     ("fail_on", "state"), [("", "failed"), (", fail_on=['refused', 'unknown']", "success")]
 )
 def test_a_document_that_cannot_be_read_turns_the_task_red_unless_its_author_tolerates_it(
-    dags, service, folder, fail_on, state
+    dags, real, folder, fail_on, state
 ):
     (folder / "tides.pdf").write_bytes(BROKEN)
     body = f"ingest(folder={str(folder)!r}, wait_ready=60, retries=2{fail_on})"
@@ -198,13 +175,11 @@ def test_a_document_that_cannot_be_read_turns_the_task_red_unless_its_author_tol
     assert (done.state, done.task.try_number) == (state, 1)
     assert (done.task.xcom["created"], done.task.xcom["failed"]) == (4, 1)
     assert [one["name"] for one in done.task.xcom["named"]["failed"]] == ["tides.pdf"]
-    (reason,) = [source.reason for source in service.sources() if source.reason]
+    (reason,) = [source.reason for source in real.sources() if source.reason]
     assert reason[:40] in done.log
 
 
-def test_a_function_removes_what_is_gone_with_what_it_asks_airflow_for(
-    dags, service, ledger, folder
-):
+def test_a_function_removes_what_is_gone_with_what_it_asks_airflow_for(dags, real, ledger, folder):
     dag = dags.load(
         f"""
         from airflow.sdk import BaseHook
@@ -235,24 +210,27 @@ def test_a_function_removes_what_is_gone_with_what_it_asks_airflow_for(
     ("option", "expected"),
     [
         ({"prune": "{{ 'often' }}"}, "'prune' is true, false or 'excluded', "),
-        ({"wait_ready": "{{ 'soon' }}"}, "number"),
+        ({"wait_ready": "{{ 'soon' }}"}, "'wait_ready' is a number"),
+        ({"gone_limit": "{{ 'much' }}"}, "'gone_limit' is a number"),
+        ({"gone_limit": "{{ 2 }}"}, "gone_limit"),
     ],
 )
 def test_what_a_template_gives_that_is_no_value_fails_and_sends_nothing(
-    dags, good, ledger, option, expected
+    good, ledger, option, expected
 ):
-    given = "".join(f", {name}={value!r}" for name, value in option.items())
-    done = dags.run(dags.load(f"ingest(items=[{{'name': 'a', 'content': 'b'}}], retries=2{given})"))
-    assert (done.state, done.task.try_number) == ("failed", 1)
-    assert expected in done.log
+    given = {"items": [{"name": "a", "content": "b"}], "collections": "col_1", **option}
+    task = KnowledgeBotIngestOperator(task_id="i", ledger_conn_id="ledger", **given)
+    task.render_template_fields({})
+    with pytest.raises(AirflowFailException, match=expected):
+        task.execute({})
     assert good.requests == []
 
 
 @pytest.mark.parametrize("replaces", [True, False])
-def test_what_a_killed_try_replaced_counts_as_that(service, scripted, ledger, replaces):
+def test_what_a_killed_try_replaced_counts_as_that(real, scripted, ledger, replaces):
     known, numbers = Ledger(ledger), itertools.count()
     server = scripted(reply_to=lambda _: answer(body={"value": {"id": f"src_{next(numbers)}"}}))
-    at = (service.api_key, service.base_url) if replaces else ("key", server.url)
+    at = (real.api_key, real.base_url) if replaces else ("key", server.url)
     with Client(*at) as client:
         route = client.base_url, ("col_1",), None
 
