@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import gc
+import inspect
 import io
 import re
 import signal
@@ -166,7 +167,7 @@ def test_the_functions_take_the_options_that_an_ingestion_keeps(run, service):
     assert IngestionOptions.__required_keys__ == {"collections"}
     assert [name for name, default in kept.items() if default is MISSING] == ["collections"]
     for name in kept:
-        assert f"\n        {name}: " in IngestionOptions.__doc__
+        assert f"\n    {name}: " in inspect.getdoc(IngestionOptions)
     del kept["collections"]
     assert run(texts(2), **kept).created == 2
 
