@@ -100,12 +100,16 @@ def test_what_was_accepted_is_ready_after_a_kill_at_that_moment(served, served_h
     assert [(one.status, one.reason) for one in served.sources()] == [("ready", None)]
     first = ask(served_http, "Which code has gate number 1?")
     assert "177" in first["answer"]
-    # A restart keeps conversations and their context too.
-    served.stop()
-    served.start()
-    again = ask(served_http, "Which code has it?", first["conversation_id"])
+
+
+def test_a_restart_keeps_conversations_and_their_context(fresh, fresh_http):
+    add_text(fresh_http, "Gate 1", "Gate number 1 has the code 177.")
+    first = ask(fresh_http, "Which code has gate number 1?")
+    fresh.stop()
+    fresh.start()
+    again = ask(fresh_http, "Which code has it?", first["conversation_id"])
     assert "177" in again["answer"]
-    listed = value_of(served_http.get("/bots/bot_one/conversations"))["data"]
+    listed = value_of(fresh_http.get("/bots/bot_one/conversations"))["data"]
     assert [one["id"] for one in listed] == [first["conversation_id"]]
 
 
@@ -224,6 +228,7 @@ def test_what_is_unfinished_is_named_and_stopping_meanwhile_counts_no_attempt(tm
         database.close()
 
 
+@pytest.mark.slow
 def test_a_folder_in_use_is_a_clear_error_and_its_service_ends_cleanly_when_told(served):
     with pytest.raises(LocalServiceError, match="in use by another service"):
         LocalService(served.data).start()
@@ -247,6 +252,7 @@ def test_settings_that_json_does_not_have_start_no_process(tmp_path):
     assert not _runs(service)
 
 
+@pytest.mark.slow
 def test_a_file_in_the_working_folder_is_no_module_of_the_service(tmp_path, monkeypatch):
     (tmp_path / "uvicorn.py").write_text("print('not the server')")
     monkeypatch.chdir(tmp_path)
@@ -278,6 +284,7 @@ def _runs(service):
         return False
 
 
+@pytest.mark.slow
 def test_nothing_secret_is_printed(tmp_path, capfd):
     with LocalService(tmp_path) as service, client_of(service) as http:
         page = {"name": "Page", "collections": ["col_default"], "url": "http://127.0.0.1:1/"}

@@ -26,15 +26,21 @@ def blocks(kind):
     return re.findall(rf"^```{kind}\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
 
 
-def test_its_configuration_starts_a_service_with_its_keys_and_limits(tmp_path, monkeypatch):
+def test_its_configurations_can_be_read(tmp_path):
     configuration, departments = blocks("toml")
     theirs = '[[collections]]\nid = "col_hr"\nname = "HR"\n'
     theirs += '[[bots]]\nid = "bot_hr"\nname = "HR"\ncollections = ["col_hr"]\n'
+    (tmp_path / "kbot.toml").write_text(configuration)
     (tmp_path / "departments.toml").write_text(departments + theirs)
-    limits = [
-        (key.bots, key.collections) for key in read_settings(tmp_path / "departments.toml").keys
-    ]
+    whole, limited = (read_settings(tmp_path / f"{n}.toml") for n in ("kbot", "departments"))
+    assert [key.role for key in whole.keys] == ["manage", "read"]
+    limits = [(key.bots, key.collections) for key in limited.keys]
     assert limits == [(None, ("col_hr",)), (("bot_hr",), None)]
+
+
+@pytest.mark.slow
+def test_its_configuration_starts_a_service_with_its_keys_and_limits(tmp_path, monkeypatch):
+    configuration, _ = blocks("toml")
     file = tmp_path / "kbot.toml"
     file.write_text(configuration.replace("/var/lib/kbot", "data"))
     (tmp_path / "import.key").write_text("key-of-the-import\n")
@@ -62,6 +68,7 @@ def test_its_configuration_starts_a_service_with_its_keys_and_limits(tmp_path, m
         assert httpx.get(f"{root}/v1/models", headers=wrong).status_code == 401
 
 
+@pytest.mark.slow
 def test_its_lines_of_the_log_and_its_metrics_are_those_of_the_service(tmp_path):
     with serving(tmp_path) as (base_url, printed, _process):
         httpx.get(f"{base_url}/ping")

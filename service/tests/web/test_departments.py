@@ -313,6 +313,7 @@ def test_a_bot_that_a_key_may_ask_answers_from_what_the_key_does_not_see(shared)
         assert value_of(kiosk.get("/collections"))["data"] == []
 
 
+@pytest.mark.slow
 async def test_what_is_mounted_sees_what_the_callers_key_sees(shared):
     bearer = {"Authorization": "Bearer key-of-it-by-both"}
     agent_of = openai.OpenAI(

@@ -50,6 +50,7 @@ def contradictions(service, folder, *options):
     return "" if checked.returncode == 0 else checked.stdout + checked.stderr
 
 
+@pytest.mark.slow
 def test_the_description_is_true(service, tmp_path):
     found = contradictions(service, tmp_path, "--max-examples", "3", "--phases", "fuzzing")
     assert not found, found
