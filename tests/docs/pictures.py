@@ -112,7 +112,9 @@ def summary_of(module: str) -> str:
 def dot_of(package: str) -> str:
     """The picture of a package as Graphviz reads it."""
     # TYPE_CHECKING imports name types; they are not what a module builds on.
-    graph = grimp.build_graph(package.partition(".")[0], exclude_type_checking_imports=True)
+    graph = grimp.build_graph(
+        package.partition(".")[0], exclude_type_checking_imports=True, cache_dir=None
+    )
     lines = ["digraph {", _STYLE]
     for room in sorted(set(rooms_of(package, graph).values())):
         tooltip = summary_of(f"{package}.{room}").replace('"', "'")
