@@ -45,8 +45,8 @@ def main() -> None:
         for day in (1, 2):
             sections = ray.data.from_items(handbook_rows(), override_num_blocks=4)
             fed = sections.map_batches(feed, batch_format="pyarrow", batch_size=25, concurrency=2)
-            counts = fed.sum(["created", "unchanged"])
-            print(f"day {day}: {counts}")
+            created, unchanged = fed.sum(["created", "unchanged"]).values()
+            print(f"day {day}: created {created}, unchanged {unchanged}")
         ray.shutdown()
         print(client.send_message(bot_id="bot_guide", content="What is the late fee?").answer)
 

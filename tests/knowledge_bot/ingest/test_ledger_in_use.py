@@ -143,6 +143,7 @@ def server(server_of_postgresql):
         server_of_postgresql.start()
 
 
+@pytest.mark.slow
 def test_a_postgresql_that_is_restarted_under_a_run_is_waited_for(
     send, service, server, postgresql
 ):

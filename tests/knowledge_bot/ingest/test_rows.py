@@ -10,7 +10,7 @@ from knowledge_bot.ingest import Ledger, ingest
 from knowledge_bot.testing import MemoryService
 from waiting import until
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
 COUNT = 2000
 

@@ -59,6 +59,7 @@ def test_a_torn_down_run_ends_and_calls_unknown_what_was_in_flight(torn_down, tm
     assert (holding.claimed, holding.unknown) == (0, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "said"), [("another_part_fails", "raised LookupError\n"), ("closed", "")]
 )

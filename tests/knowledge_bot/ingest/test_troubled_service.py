@@ -160,7 +160,9 @@ def test_a_folder_of_pictures_among_texts_does_not_end_a_run(send, service, ledg
     assert (report.created, report.refused, report.stopped) == (100, 60, None)
 
 
-@pytest.mark.parametrize("gone", [reset, error(503)], ids=["reset", "503"])
+@pytest.mark.parametrize(
+    "gone", [reset, pytest.param(error(503), marks=pytest.mark.slow)], ids=["reset", "503"]
+)
 def test_a_service_that_is_away_for_a_while_is_waited_for(
     send, scripted, service, ledger, monkeypatch, *, gone
 ):

@@ -21,6 +21,7 @@ from waiting import until
 pytestmark = pytest.mark.timeout(60)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_a_signal_that_comes_twice_at_once_is_one_wish(tmp_path, number):
     # As `timeout` does, and a shell and the kernel when a terminal is closed.

@@ -1,9 +1,10 @@
 """The pages of a list, each read and compared with the last run."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from knowledge_bot._endpoints import check_number
@@ -11,6 +12,7 @@ from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._items import WebPage
 from knowledge_bot.ingest._listings import Skipped
 from knowledge_bot.ingest.sources._addresses import site
+from knowledge_bot.ingest.sources._documents import check_document
 from knowledge_bot.ingest.sources._found import FoundItems, check_flag, is_web_address, pattern_of
 from knowledge_bot.ingest.sources._unpacking import UnreadableError
 
@@ -78,6 +80,34 @@ def compared(
                     yield item
 
     return replace(found, compare=read)
+
+
+def listed_in(
+    address: str,
+    find: Callable[..., Iterator[Any]],
+    compare: "Compare",
+    *,
+    complete: bool,
+    allow_private: bool,
+    **how: Any,
+) -> FoundItems:
+    """Return the pages that a document lists, such as a sitemap; the options are as for `compared`.
+
+    Args:
+        address: of the document, or its path.
+        find: yields them, given `address` and `allow_private`.
+        compare: what a page's version is made of.
+        complete: whether the document lists all pages of its origin.
+        allow_private: whether it may lead to private addresses.
+        how: the other options.
+
+    Raises:
+        ConfigurationError: an option cannot be used, or there is no such file.
+    """
+    check_document(address)
+    take = partial(find, address, allow_private=allow_private)
+    found = FoundItems(take, address if complete else None)
+    return compared(found, compare, dated_by=address, allow_private=allow_private, **how)
 
 
 def _compared(page: WebPage, reader: "PageReader", unanswered: Counter[str]) -> WebPage | Skipped:

@@ -2,13 +2,12 @@
 
 import io
 from collections.abc import Iterator
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from knowledge_bot.ingest._items import WebPage
 from knowledge_bot.ingest._listings import Skipped
-from knowledge_bot.ingest.sources._comparing import compared
-from knowledge_bot.ingest.sources._documents import check_document, opening
+from knowledge_bot.ingest.sources._comparing import listed_in
+from knowledge_bot.ingest.sources._documents import opening
 from knowledge_bot.ingest.sources._found import FoundItems, skipped_address
 from knowledge_bot.ingest.sources._unpacking import UnreadableError
 
@@ -46,11 +45,11 @@ def from_feed(
     Raises:
         ConfigurationError: an option cannot be used, or there is no such file.
     """
-    check_document(address)
-    return compared(
-        FoundItems(partial(_pages, address, allow_private=allow_private), None),
+    return listed_in(
+        address,
+        _pages,
         compare,
-        dated_by=address,
+        complete=False,
         rate=rate,
         allow_private=allow_private,
         ignore=ignore,

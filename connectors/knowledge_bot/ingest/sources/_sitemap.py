@@ -2,15 +2,14 @@
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin
 from xml.etree.ElementTree import Element, ParseError
 
 from knowledge_bot.ingest._items import WebPage
 from knowledge_bot.ingest._listings import Skipped
-from knowledge_bot.ingest.sources._comparing import compared
-from knowledge_bot.ingest.sources._documents import Opening, check_document, opening
+from knowledge_bot.ingest.sources._comparing import listed_in
+from knowledge_bot.ingest.sources._documents import Opening, opening
 from knowledge_bot.ingest.sources._found import FoundItems, skipped_address
 from knowledge_bot.ingest.sources._unpacking import UnreadableError
 
@@ -53,11 +52,11 @@ def from_sitemap(
     Raises:
         ConfigurationError: an option cannot be used, or there is no such file.
     """
-    check_document(address)
-    return compared(
-        FoundItems(partial(_pages, address, allow_private=allow_private), address),
+    return listed_in(
+        address,
+        _pages,
         compare,
-        dated_by=address,
+        complete=True,
         rate=rate,
         allow_private=allow_private,
         ignore=ignore,
