@@ -33,6 +33,7 @@ def beside(dags):
     shutil.rmtree(dags.folder / "handbook")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("beside")
 def test_the_dags_run_as_they_stand(dags, connect, monkeypatch, tmp_path):
     ledger = {"conn_type": "sqlite", "host": str(tmp_path / "ledger.db")}

@@ -274,6 +274,7 @@ def test_options_may_name_documents_by_functions(run, good):
     assert sent(good) == ["Late: Till ten."]
 
 
+@pytest.mark.slow
 def test_documents_of_airflow_s_own_loader_are_texts_and_known_by_their_files(dags, good, folder):
     pytest.importorskip("airflow.providers.common.ai.operators.document_loader")
     dag = dags.load(
@@ -382,6 +383,7 @@ def test_what_hides_whether_something_is_gone_is_reported(run, capfd):
     assert "Nothing was marked as gone, because not all items were seen: " in said
 
 
+@pytest.mark.slow
 def test_a_query_on_postgresql_is_streamed(run, good, shop, monkeypatch):
     query = "SELECT n AS id, repeat('x', 10) AS body FROM generate_series(1, 1200) AS n"
     with postgresql() as server:
@@ -497,8 +499,8 @@ def test_what_no_run_could_use_is_named_when_the_dag_is_parsed(parameters, expec
     [
         ("knowledge_bot_ledger", {"host": "{folder}/l.db"}),
         ("sqlite", {"host": "{folder}/l.db"}),
-        ("postgres", None),
-        ("knowledge_bot_ledger", None),
+        pytest.param("postgres", None, marks=pytest.mark.slow),
+        pytest.param("knowledge_bot_ledger", None, marks=pytest.mark.slow),
     ],
 )
 def test_every_type_of_a_ledger_s_connection_remembers(run, monkeypatch, tmp_path, kind, fields):

@@ -11,6 +11,7 @@ import pytest
 from calls import KEY, SOURCE
 from knowledge_bot import Client
 from knowledge_bot.ingest import Ledger, Text, ingest
+from nightly import nightly
 from scripted_server import answer, silence
 
 REFUSAL = answer(400, {"code": "no", "message": "Not like this."})
@@ -243,7 +244,7 @@ STATIC = "[Asset('knowledgebot://127.0.0.1:{port}/col_1'), Asset('x-house://hand
 ALIAS = "[AssetAlias('fed')]"
 
 
-@pytest.mark.parametrize("outlets", [STATIC, ALIAS], ids=["assets", "alias"])
+@pytest.mark.parametrize("outlets", nightly([STATIC, ALIAS], but=1))
 def test_only_a_night_with_a_change_gives_its_outlets_an_event(night, service, outlets):
     name = f"fed_{outlets[1:6].strip()}_{service.server.port}"
     _, first = night("ab", outlets, name)
@@ -268,7 +269,7 @@ def test_only_a_night_with_a_change_gives_its_outlets_an_event(night, service, o
     assert [one["created"] for _, one in third] == [1] * len(third)
 
 
-@pytest.mark.parametrize("outlets", [STATIC, ALIAS], ids=["assets", "alias"])
+@pytest.mark.parametrize("outlets", nightly([STATIC, ALIAS], but=1))
 def test_what_red_nights_created_is_reported_by_the_first_green_one(night, service, outlets):
     name = f"red_{outlets[1:6].strip()}_{service.server.port}"
     service.refuses |= {"b"}
@@ -317,7 +318,7 @@ def dated(dags, service):
 # Each two of the three runs are once with, and once without, a date as the other one.
 @pytest.mark.parametrize(
     "dates",
-    [(True, True, True), (True, False, False), (False, True, False), (False, False, True)],
+    nightly([[True, False, False], [True] * 3, [False, True, False], [False, False, True]], but=1),
 )
 def test_what_a_red_run_changed_has_one_event_whichever_runs_have_a_date(dated, service, dates):
     dag = dated.load()

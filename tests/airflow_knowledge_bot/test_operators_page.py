@@ -116,6 +116,7 @@ def run(dags, monkeypatch, tmp_path):
     return run_it
 
 
+@pytest.mark.slow
 def test_its_dags_run_and_hand_on_what_it_says(run):
     with OnAPort(
         collections={"col_handbook": "Handbook"}, bots={"bot_guide": ["col_handbook"]}

@@ -43,6 +43,7 @@ def runner(dags, monkeypatch, capfd):
     os.environ.update(before)
 
 
+@pytest.mark.slow
 def test_two_variables_make_the_runner_use_a_service_of_yours(runner):
     with OnAPort(api_key=KEY) as service:
         code, printed = runner(service)
@@ -64,6 +65,7 @@ def test_a_refused_key_ends_the_runner_with_a_sentence(runner):
     assert KEY not in said + printed
 
 
+@pytest.mark.slow
 def test_the_runner_tells_which_task_failed(runner):
     with OnAPort(api_key=KEY) as service:
         code, printed = runner(service, "--collection", "col_unknown")
