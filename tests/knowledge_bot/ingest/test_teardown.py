@@ -45,9 +45,9 @@ def torn_down(service, tmp_path):
 @pytest.mark.parametrize(
     ("how", "said"),
     [
-        ("another_part_fails", "raised LookupError\n"),
-        ("a_group_fails", "raised ExceptionGroup\n"),
-        ("main_returns", ""),
+        pytest.param("another_part_fails", "raised LookupError\n", marks=pytest.mark.slow),
+        pytest.param("a_group_fails", "raised ExceptionGroup\n", marks=pytest.mark.slow),
+        pytest.param("main_returns", "", marks=pytest.mark.slow),
         ("cancelled_twice", "raised CancelledError\n"),
         ("closed", "unknown here: 2\n"),  # the loop, and the process goes on
     ],
