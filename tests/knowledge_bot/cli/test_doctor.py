@@ -8,6 +8,7 @@ import pytest
 
 from calls import KEY
 from pseudo_terminal import terminal
+from served import served
 
 HANDBOOK = {"bots": {"bot_guide": {}}, "collections": ["col_handbook"]}
 URL = "https://service.test"
@@ -83,9 +84,11 @@ def test_options_and_profiles_are_named_as_where_it_comes_from(
 
 
 @pytest.mark.slow
-def test_people_get_two_tables(program, of_the_service):
-    with terminal([program, "doctor"], {"NO_COLOR": "1"}, columns=160) as screen:
-        assert screen.end() == 0
+def test_people_get_two_tables(program, service):
+    with served(service) as url:
+        environment = {"NO_COLOR": "1", "KNOWLEDGE_BOT_BASE_URL": url}
+        with terminal([program, "doctor"], environment, columns=160) as screen:
+            assert screen.end() == 0
     assert "setting" in screen.shown
     assert "check " in screen.shown
     assert KEY not in screen.shown

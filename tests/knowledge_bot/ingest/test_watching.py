@@ -56,7 +56,7 @@ class Watching:
             except Exception as error:  # noqa: BLE001 - for the test to look at
                 self.error = error
 
-        self.thread = threading.Thread(target=watch)
+        self.thread = threading.Thread(target=watch, daemon=True)
         self.thread.start()
 
     def _on_away(self):
