@@ -14,7 +14,6 @@ from knowledge_bot.ingest import Ledger, ingest
 
 COMMANDS = [
     *("conformance", "man", "search", "completion", "logout", "profiles", "ledger copy a b"),
-    "serve keys list",
 ]
 OPTIONS = {
     "check bot_1 questions.toml": ["--baseline", "--ledger"],

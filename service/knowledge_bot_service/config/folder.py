@@ -13,6 +13,9 @@ LEDGERS: Final = "ledger-*.db"
 
 _LOCK: Final = "in-use.sqlite3"
 API_KEY: Final = "api-key"
+KEYS: Final = "keys"
+"""Where `kbot serve keys` keeps keys: a folder with a file for each."""
+
 HEADS: Final = "heads.sqlite3"
 """What the mounted gateway keeps of its chats; it is not there before the first one."""
 

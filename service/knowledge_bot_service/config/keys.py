@@ -1,16 +1,19 @@
 """The keys of a service: one list, of which each says what it may do, with what, and until when."""
 
 import hashlib
+import json
 import logging
 import os
 import secrets
-from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, date, datetime
+from pathlib import Path
 from typing import Final
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
-from knowledge_bot_service.config.folder import DataFolder
+from knowledge_bot_service.config.folder import KEYS, DataFolder, FolderError, give_to_owner
 from knowledge_bot_service.config.settings import (
     ROLES,
     KeyRights,
@@ -18,6 +21,7 @@ from knowledge_bot_service.config.settings import (
     Role,
     ServiceConfiguration,
     SettingsError,
+    in_words,
     wrong_with_key,
 )
 
@@ -70,7 +74,9 @@ class Key(KeyRights):
 
 
 class KeyList:
-    """The keys of a running service: those of its settings, or one that its data folder keeps.
+    """The keys of a running service: those of its settings, and those that its data folder keeps.
+
+    The folder's are looked up for each request; the settings are read again by `reread`.
 
     Args:
         folder: the service's data folder.
@@ -92,6 +98,7 @@ class KeyList:
         configured: Callable[[], ServiceConfiguration] | None = None,
     ) -> None:
         self._configured = configured
+        self._stored = StoredKeys(folder.path)
         self.generated = None if settings.keys else folder.api_key()
         self._own: dict[str, Key] = {}
         if self.generated is not None:
@@ -108,7 +115,7 @@ class KeyList:
         """Return the key that a client sent, even if it has expired; None if it is unknown."""
         # By its digest, so that the time it takes reveals nothing about the key.
         digest = _digest(given)
-        return self._taken.get(digest) or self._own.get(digest)
+        return self._taken.get(digest) or self._own.get(digest) or self._stored.find(digest)
 
     def reread(self) -> None:
         """Read the keys of the settings again. If they are wrong, the old ones stay.
@@ -123,7 +130,8 @@ class KeyList:
         except SettingsError as error:
             _log.error("the keys were not read again, and the old ones are still taken: %s", error)
             return
-        names = (f"{key.name} ({key.role})" for key in self._taken.values() if not key.has_expired)
+        taken = (*self._taken.values(), *self._stored.all())
+        names = (f"{key.name} ({key.role})" for key in taken if not key.has_expired)
         _log.info(
             "the keys were read again; taken are now: %s. Other settings need a restart",
             ", ".join(names) or "none of them",
@@ -133,6 +141,105 @@ class KeyList:
         # Its name may be one that no configured key can have.
         made = Key.model_construct(name=name, role="manage", sha256=_digest(key))
         self._own[made.sha256] = made
+
+
+class StoredKeys:
+    """The keys that `kbot serve keys` makes for a data folder, which its service may be using.
+
+    Each is a file that is named by the key's digest. The key itself is kept nowhere.
+
+    Args:
+        data: the data folder; it need not be there yet.
+    """
+
+    def __init__(self, data: Path) -> None:
+        self._data, self._folder = data, data / KEYS
+
+    def find(self, digest: str) -> Key | None:
+        """Return the key of a digest, even if it has expired; None if the folder has none."""
+        return _read(self._folder / digest)
+
+    def all(self) -> list[Key]:
+        """Return every key by name. The log names files that are none."""
+        found = (_read(file) for file in self._folder.glob("[!.]*"))
+        return sorted((key for key in found if key is not None), key=lambda key: key.name)
+
+    def add(
+        self,
+        name: str,
+        role: Role,
+        *,
+        expires: date | None = None,
+        bots: Sequence[str] | None = None,
+        collections: Sequence[str] | None = None,
+    ) -> str:
+        """Make a key, and keep its digest with what it may (see `KeyRights`).
+
+        Returns:
+            The key itself, which cannot be read again.
+
+        Raises:
+            FolderError: a value is not valid, the name is taken in the folder, its last day is
+                over, or the folder cannot be written to.
+        """
+        key = secrets.token_urlsafe(24)
+        rights = {"role": role, "expires": expires, "bots": bots, "collections": collections}
+        try:
+            made = Key.model_validate({"name": name, "sha256": _digest(key), **rights})
+        except ValidationError as error:
+            wrong = error.errors(include_url=False)[0]
+            raise FolderError(f"no key was made: {wrong['loc'][0]} {in_words(wrong)}") from None
+        if made.has_expired:
+            raise FolderError(f"no key was made: on {made.expires} (in UTC) {name} is over already")
+        if any(one.name == name for one in self.all()):
+            raise FolderError(f"there is a key {name} already; revoke it, or choose another name")
+        try:
+            self._write(made)
+        except OSError as error:
+            raise FolderError(f"cannot write to {self._folder}: {error.strerror}") from None
+        return key
+
+    def revoke(self, name: str) -> None:
+        """Remove a key; the service refuses it from the next request on.
+
+        Raises:
+            FolderError: the folder has no key of this name, or cannot be written to.
+        """
+        keys = self.all()
+        meant = [key for key in keys if key.name == name]
+        if not meant:
+            known = ", ".join(key.name for key in keys) or "none"
+            raise FolderError(f"{self._data} keeps no key {name}; those that it keeps: {known}")
+        try:
+            for key in meant:
+                (self._folder / key.sha256).unlink(missing_ok=True)
+        except OSError as error:
+            raise FolderError(f"cannot write to {self._folder}: {error.strerror}") from None
+
+    def _write(self, key: Key) -> None:
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._data.chmod(0o700)
+        # Its owner alone may read it. Linked when it is whole: nobody reads half a key.
+        with tempfile.NamedTemporaryFile(
+            "w", dir=self._folder, prefix=".", encoding="utf-8"
+        ) as one:
+            one.write(key.model_dump_json(exclude={"sha256"}))
+            one.flush()
+            os.fsync(one.fileno())
+            give_to_owner(self._data, self._folder, Path(one.name))
+            os.link(one.name, self._folder / key.sha256)
+
+
+def _read(file: Path) -> Key | None:
+    try:
+        return Key(sha256=file.name, **json.loads(file.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        _log.error("a key of the data folder is not taken: %s: %s", file, error.strerror)
+    except (ValueError, TypeError):
+        _log.error("a key of the data folder is not taken: %s is not a key", file)
+    return None
 
 
 def _configured_keys(settings: ServiceConfiguration) -> dict[str, Key]:

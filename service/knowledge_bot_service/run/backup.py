@@ -12,6 +12,7 @@ from knowledge_bot_service.config.folder import (
     API_KEY,
     DATABASE,
     HEADS,
+    KEYS,
     LEDGERS,
     MATERIAL,
     FolderError,
@@ -103,6 +104,8 @@ def _copy(source: Path, made: Path) -> None:
                     shutil.copy(source / MATERIAL / name, made / MATERIAL / name)
             if (source / API_KEY).is_file():
                 shutil.copy(source / API_KEY, made / API_KEY)
+            if (source / KEYS).is_dir():
+                shutil.copytree(source / KEYS, made / KEYS, ignore=shutil.ignore_patterns(".*"))
         for file, reader in zip(files, readers, strict=True):
             copy_database(reader, made / file.name)
     for path in made.rglob("*"):

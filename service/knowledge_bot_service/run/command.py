@@ -5,6 +5,7 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
+from datetime import datetime
 from functools import wraps
 from importlib.metadata import entry_points
 from ipaddress import ip_address
@@ -18,7 +19,7 @@ from click.core import ParameterSource
 from knowledge_bot_service import require_extra
 
 if TYPE_CHECKING:
-    from knowledge_bot_service.config.settings import ServiceConfiguration
+    from knowledge_bot_service.config.settings import Role, ServiceConfiguration
     from knowledge_bot_service.run.feeding import Feeding
 
 # What other packages answer beside the service, by the first segment of its path.
@@ -37,7 +38,7 @@ _config = click.option(
 
 
 def _on_folder(command: Callable[..., None]) -> Callable[..., None]:
-    """Call a command with the data folder that it, or `kbot serve` itself, was given.
+    """Call a command with the settings of the folder that it, or `kbot serve` itself, was given.
 
     Its errors are one sentence for the terminal.
     """
@@ -58,7 +59,8 @@ def _on_folder(command: Callable[..., None]) -> Callable[..., None]:
         try:
             config = _given("config")
             settings = ServiceConfiguration() if config is None else read_settings(config)
-            command(_given("data") or settings.data, **options)
+            data = _given("data") or settings.data
+            command(settings.model_copy(update={"data": data}), **options)
         except (BackupError, FolderError, SettingsError) as error:
             raise click.ClickException(str(error)) from None
 
@@ -208,31 +210,129 @@ def serve(  # noqa: PLR0917 - click passes every option by name
         raise click.ClickException(str(error)) from None
 
 
+@serve.group()
+def keys() -> None:
+    """Make, list and revoke keys that the data folder keeps. Its service takes a change at once."""
+
+
+@keys.command("add")
+@click.argument("name")
+@click.option(
+    "--role",
+    type=click.Choice(["read", "write", "manage"]),
+    required=True,
+    help="read: list and ask. write: also add. manage: also replace, rename and delete.",
+)
+@click.option(
+    "--bot",
+    "bots",
+    multiple=True,
+    metavar="BOT",
+    help="Limit it to this bot; without --collection, to what the bot reads as well. Repeatable.",
+)
+@click.option(
+    "--collection",
+    "collections",
+    multiple=True,
+    metavar="COLLECTION",
+    help="Limit it to this collection; without --bot, to bots that read nothing else. Repeatable.",
+)
+@click.option(
+    "--expires",
+    type=click.DateTime(["%Y-%m-%d"]),
+    metavar="YYYY-MM-DD",
+    help="First day, in UTC, on which it is no longer taken.",
+)
+@_on_folder
+def add_key(
+    settings: "ServiceConfiguration",
+    *,
+    name: str,
+    role: "Role",
+    bots: tuple[str, ...],
+    collections: tuple[str, ...],
+    expires: datetime | None,
+) -> None:
+    """Make a key and print it. The data folder keeps its digest alone, so it is shown once.
+
+    A service that runs takes it at once. Example:
+
+        kbot serve keys add wiki --role read --bot bot_wiki --data ./knowledge
+    """
+    from knowledge_bot_service.config.folder import FolderError
+    from knowledge_bot_service.config.keys import StoredKeys
+
+    if _given("config") and (missing := settings.unknown_in(bots, collections)):
+        raise FolderError(f"no key was made: the configuration has no {missing}")
+    if name in {key.name for key in settings.keys}:
+        raise FolderError(f"no key was made: the configuration has a key {name}")
+    stored = StoredKeys(settings.data)
+    limits = {"bots": bots or None, "collections": collections or None}
+    click.echo(stored.add(name, role, expires=expires.date() if expires else None, **limits))
+    folder = settings.data.absolute()
+    click.echo(
+        f"The service of {folder} takes it from now on, and it is not shown again.", err=True
+    )
+
+
+@keys.command("list")
+@_on_folder
+def list_keys(settings: "ServiceConfiguration") -> None:
+    """List the keys of the data folder: name, role, when each ends, its bots and its collections.
+
+    Those of a configuration file are not listed. Example:
+
+        kbot serve keys list --data ./knowledge
+    """
+    from knowledge_bot_service.config.keys import StoredKeys
+
+    for key in StoredKeys(settings.data).all():
+        ends = f"{'expired ' * key.has_expired}{key.expires or 'never'}"
+        limits = ("all" if ids is None else ",".join(ids) for ids in (key.bots, key.collections))
+        click.echo("\t".join((key.name, key.role, ends, *limits)))
+
+
+@keys.command("revoke")
+@click.argument("name")
+@_on_folder
+def revoke_key(settings: "ServiceConfiguration", name: str) -> None:
+    """Refuse a key of the data folder from now on.
+
+    Those of a configuration file end where they stand, and with SIGHUP. Example:
+
+        kbot serve keys revoke wiki --data ./knowledge
+    """
+    from knowledge_bot_service.config.keys import StoredKeys
+
+    StoredKeys(settings.data).revoke(name)
+    click.echo(f"The key {name} is refused from now on.", err=True)
+
+
 @serve.command()
 @click.argument("target", metavar="FOLDER", type=click.Path(path_type=Path))
 @_on_folder
-def backup(data: Path, target: Path) -> None:
+def backup(settings: "ServiceConfiguration", target: Path) -> None:
     """Copy everything of a data folder into a new FOLDER, also while its service runs.
 
     Nothing that the service had accepted before is missing in it. It is a data folder itself, and
-    may hold a key: its owner alone may read it. Example:
+    may hold keys: its owner alone may read it. Example:
 
         kbot serve backup /backups/kbot-2026-11-22 --data ./knowledge
     """
-    _copied(data, target)
+    _copied(settings.data, target)
 
 
 @serve.command()
 @click.argument("source", metavar="FOLDER", type=click.Path(path_type=Path))
 @_on_folder
-def restore(data: Path, source: Path) -> None:
+def restore(settings: "ServiceConfiguration", source: Path) -> None:
     """Make a data folder from the FOLDER of a backup. The data folder must be new or empty.
 
     What root restores belongs to the owner of the folder. Example:
 
         kbot serve restore /backups/kbot-2026-11-22 --data ./knowledge
     """
-    _copied(source, data)
+    _copied(source, settings.data)
 
 
 def _copied(source: Path, target: Path) -> None:

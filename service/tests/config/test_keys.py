@@ -1,5 +1,6 @@
 """Keys with names and roles: what each may do, how they end, and how they change meanwhile."""
 
+import hashlib
 import os
 import re
 import signal
@@ -17,8 +18,8 @@ from knowledge_bot_service import SettingsError
 from knowledge_bot_service.config.folder import DataFolder
 from knowledge_bot_service.config.keys import KeyList
 from knowledge_bot_service.config.settings import parse_settings
-from serve_command import SERVE, serving
-from service_calls import problem_of
+from serve_command import SERVE, called, serving
+from service_calls import problem_of, value_of
 from waiting import until
 
 TEXT: dict[str, Any] = {
@@ -180,6 +181,93 @@ def test_hanging_up_reads_the_keys_again(tmp_path):
         process.send_signal(signal.SIGHUP)
         assert until(lambda: status(base_url, "new-key") == 200)
         assert status(base_url, "old-key") == 401
+
+
+def keys_command(folder, *arguments):
+    return called(folder, "keys", *arguments, "--data", "data")
+
+
+def made(folder, name, *rights):
+    done = keys_command(folder, "add", name, "--role", *rights)
+    assert done.returncode == 0
+    return done.stdout.strip()
+
+
+def test_keys_are_made_and_revoked_while_the_service_runs(tmp_path):
+    with InProcess(tmp_path / "data") as running:
+        for attempt in range(3):  # as fast as a script would
+            one = made(tmp_path, f"script-{attempt}", "read")
+            assert status(running.base_url, one) == 200
+            keys_command(tmp_path, "revoke", f"script-{attempt}")
+            assert status(running.base_url, one) == 401
+        kept = made(tmp_path, "kiosk", "read", "--expires", "2099-01-01")
+        refused = web.post(
+            f"{running.base_url}/sources/write", json=TEXT, headers={"X-API-KEY": kept}
+        )
+        assert problem_of(refused, 403)["code"] == "forbidden"
+        (file,) = (tmp_path / "data/keys").iterdir()
+        # Neither the key nor what it could be found out from with patience alone.
+        assert kept not in file.name + file.read_text()
+        assert file.stat().st_mode & 0o777 == 0o600
+        file.write_text(file.read_text().replace("2099", "2020"))
+        assert status(running.base_url, kept) == 401
+        assert keys_command(tmp_path, "list").stdout == (
+            "kiosk\tread\texpired 2020-01-01\tall\tall\n"
+        )
+
+
+@pytest.mark.parametrize(
+    ("limits", "bots", "collections"),
+    [
+        ((), ["bot_default"], ["col_default"]),
+        (("--bot", "bot_default"), ["bot_default"], ["col_default"]),
+        (("--bot", "bot_other"), [], []),
+        (("--collection", "col_other"), [], []),
+        (("--bot", "bot_default", "--collection", "col_other"), ["bot_default"], []),
+    ],
+)
+def test_a_key_made_before_the_service_sees_what_it_is_limited_to(
+    tmp_path, limits, bots, collections
+):
+    key = made(tmp_path, "wiki", "read", *limits)
+    with InProcess(tmp_path / "data") as running:
+        for path, seen in (("bots", bots), ("collections", collections)):
+            listed = web.get(f"{running.base_url}/{path}", headers={"X-API-KEY": key})
+            assert [one["id"] for one in value_of(listed)["data"]] == seen
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("add", "team", "--role", "write"),
+        ("add", "../team", "--role", "write"),
+        ("add", "old", "--role", "read", "--expires", TODAY.isoformat()),
+        ("add", "new", "--role", "read", "--bot", "guide"),
+        ("add", "of-the-file", "--role", "read", "--config", "kbot.toml"),
+        ("add", "new", "--role", "read", "--bot", "bot_no", "--config", "kbot.toml"),
+        ("revoke", "other"),
+        ("revoke", "../api-key"),
+    ],
+)
+def test_what_cannot_be_done_changes_no_key(tmp_path, arguments):
+    (tmp_path / "kbot.toml").write_text(
+        '[[keys]]\nname = "of-the-file"\nrole = "read"\nkey = "the-key"\n'
+    )
+    made(tmp_path, "team", "read")
+    done = keys_command(tmp_path, *arguments)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert keys_command(tmp_path, "list").stdout == "team\tread\tnever\tall\tall\n"
+
+
+@pytest.mark.parametrize("text", ["no key", "[]", '{"name": "x", "role": "owner"}'])
+def test_a_file_that_is_no_key_keeps_no_other_from_its_service(tmp_path, text):
+    kept, revoked = (made(tmp_path, name, "read") for name in ("kept", "revoked"))
+    digest = hashlib.sha256(b"key-to-owner").hexdigest()
+    (tmp_path / "data/keys" / digest).write_text(text)
+    keys_command(tmp_path, "revoke", "revoked")
+    with InProcess(tmp_path / "data") as running:
+        told = [status(running.base_url, key) for key in (kept, revoked, "key-to-owner")]
+    assert told == [200, 401, 401]
 
 
 @pytest.mark.slow

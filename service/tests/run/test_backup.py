@@ -83,23 +83,26 @@ def test_nothing_that_was_accepted_before_a_backup_is_missing_in_it(tmp_path):
 
 @pytest.fixture(scope="module")
 def backup(tmp_path_factory):
-    """A backup of a folder with a source, and a key of its own."""
+    """A backup of a folder with a source, and keys of its own."""
     folder = tmp_path_factory.mktemp("backups")
     with InProcess(folder / "data") as service, client_of(service) as http:
         add_text(http, "Hours", "The library opens at nine.", "col_default")
         service.wait_until_ready()
     (folder / "data/api-key").touch(0o600)
     (folder / "data/api-key").write_text("key-of-the-folder")
+    assert run(folder, "keys", "add", "kiosk", "--role", "read", "--data", "data").returncode == 0
     assert run(folder, "backup", "backup", "--data", "data").returncode == 0
     return folder / "backup"
 
 
-def test_a_backup_is_a_data_folder_with_its_key(backup, tmp_path):
+def test_a_backup_is_a_data_folder_with_its_keys(backup, tmp_path):
     run(tmp_path, "restore", backup, "--data", "data")
     for folder in (backup, tmp_path / "data"):
         assert folder.stat().st_mode & 0o777 == 0o700
         assert (folder / "api-key").read_text() == "key-of-the-folder"
         assert (folder / "api-key").stat().st_mode & 0o777 == 0o600
+        listed = run(tmp_path, "keys", "list", "--data", folder).stdout
+        assert listed == "kiosk\tread\tnever\tall\tall\n"
         assert ids_in(folder) == ids_in(backup.parent / "data")
 
 

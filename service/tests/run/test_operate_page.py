@@ -117,7 +117,7 @@ def test_its_day_goes_as_it_is_told(tmp_path):
     assert done.stdout.strip() == blocks("text")[-1].strip()
 
 
-def test_its_commands_for_backups_run_in_their_order(tmp_path):
+def test_its_commands_for_keys_and_backups_run_in_their_order(tmp_path):
     with InProcess(tmp_path / "data"):
         done = []
         for line in "".join(blocks("console")).splitlines():
@@ -129,6 +129,6 @@ def test_its_commands_for_backups_run_in_their_order(tmp_path):
                 arguments = [one.replace(place, here) for one in arguments]
             ran = called(tmp_path, *arguments[1:])
             assert ran.returncode == 0, ran.stderr
-            done.append(arguments[1])
-        assert done == ["backup", "restore"]
+            done.append(arguments[2] if arguments[1] == "keys" else arguments[1])
+        assert done == ["add", "list", "revoke", "backup", "restore"]
     assert (tmp_path / "data-restored/knowledge.sqlite3").exists()
