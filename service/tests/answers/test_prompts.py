@@ -22,7 +22,7 @@ from service_calls import add_text, ask, client_of, problem_of, value_of
 PROMPTS: list[dict[str, str]] = tomllib.loads(
     Path(__file__).with_name("prompts.toml").read_text("utf-8")
 )["prompts"]
-SETS = Path(__file__).parents[3] / "tests" / "benchmarks" / "questions"
+SETS = Path(__file__).parents[1] / "benchmarks" / "questions"
 
 BRIDGE = (
     "The bridge over the Lann carries four thousand cars. Who pays for it? The state does.\n\n"
