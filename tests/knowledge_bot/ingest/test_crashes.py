@@ -93,69 +93,57 @@ def wait_for_claims(ledger: Ledger, count: int) -> None:
     )
 
 
-def test_killed_runs_lose_nothing_and_create_nothing_twice():
-    counts = kill_ingestion(kills=2, items=300, concurrency=8, longest=0.3)
-    assert counts.kills == 2
+def at_night(*row: object, timeout: int = 240):
+    return pytest.param(*row, marks=[pytest.mark.slow, pytest.mark.timeout(timeout)])
+
+
+@pytest.mark.parametrize(
+    ("kind", "how"),
+    [
+        ("sqlite", {"kills": 2, "items": 300, "concurrency": 8, "longest": 0.3}),
+        at_night("postgresql", {"kills": 2, "items": 400, "concurrency": 8, "longest": 0.5}),
+        at_night("sqlite", {"kills": 1000, "items": 20_000, "concurrency": 16}, timeout=7200),
+    ],
+    ids=["a few", "in PostgreSQL", "a thousand"],
+)
+def test_killed_runs_lose_nothing_and_create_nothing_twice(request, kind, how):
+    if kind == "postgresql":
+        schema = request.getfixturevalue("new_schema")
+        how = {**how, "ledger_of": lambda path: schema()}
+    counts = kill_ingestion(**how)
+    assert counts.kills == how["kills"]
     assert (counts.twice, counts.lost) == (0, 0)
-    assert counts.most_unknown_per_kill <= 8
-
-
-@pytest.mark.slow
-def test_killed_runs_with_a_ledger_in_postgresql_do_as_well(new_schema):
-    counts = kill_ingestion(
-        kills=2, items=400, concurrency=8, longest=0.5, ledger_of=lambda path: new_schema()
-    )
-    assert counts.kills == 2
-    assert (counts.twice, counts.lost) == (0, 0)
-    assert counts.most_unknown_per_kill <= 8
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(7200)
-def test_a_thousand_killed_runs_lose_nothing_and_create_nothing_twice():
-    counts = kill_ingestion(kills=1000, items=20_000, concurrency=16)
-    assert (counts.twice, counts.lost) == (0, 0)
-    assert counts.most_unknown_per_kill <= 16
-
-
-@pytest.mark.slow
-def test_killed_runs_that_prune_leave_the_service_as_the_folder_is():
-    counts = kill_pruning(kills=12)
-    assert counts.kills == 12
-    assert counts.right, counts
-
-
-@pytest.mark.slow
-def test_killed_runs_that_prune_with_a_ledger_in_postgresql_do_as_well(new_schema):
-    counts = kill_pruning(kills=6, ledger_of=lambda path: new_schema())
-    assert counts.right, counts
-
-
-@pytest.mark.slow
-def test_runs_that_prune_while_the_service_is_killed_do_as_well():
-    counts = kill_pruning(kills=4, outages=lambda service: [lambda: service_away(service)])
-    assert counts.outages == 4
-    assert counts.right, counts
+    assert counts.most_unknown_per_kill <= how["concurrency"]
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_three_hundred_killed_runs_leave_the_service_as_the_folder_is():
-    counts = kill_pruning(kills=300)
-    assert counts.right, counts
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize("both", [False, True])
-def test_a_database_that_restarts_meanwhile_makes_no_difference(both):
-    with postgresql() as server:
+@pytest.mark.parametrize(
+    ("kills", "kind", "away"),
+    [
+        (12, "sqlite", []),
+        (6, "postgresql", []),
+        (4, "sqlite", ["service"]),
+        (300, "sqlite", []),
+        (60, "postgresql", ["database"]),
+        (60, "postgresql", ["service", "database"]),
+    ],
+    ids=str,
+)
+def test_killed_runs_that_prune_leave_the_service_as_the_folder_is(kills, kind, away):
+    with postgresql() if kind == "postgresql" else contextlib.nullcontext() as server:
 
         def outages(service):
-            of_service = [lambda: service_away(service)] if both else []
-            return [*of_service, lambda: database_away(server)]
+            every = {
+                "service": lambda: service_away(service),
+                "database": lambda: database_away(server),
+            }
+            return [every[one] for one in away]
 
-        counts = kill_pruning(kills=60, ledger_of=lambda path: server.url(), outages=outages)
+        options = {"ledger_of": lambda path: server.url()} if server else {}
+        counts = kill_pruning(kills=kills, outages=outages, **options)
+    assert counts.kills >= kills
+    assert bool(counts.outages) == bool(away)
     assert counts.right, counts
 
 
@@ -313,6 +301,7 @@ def test_a_run_can_wait_until_a_dead_machine_is_found_out(tmp_path, postgresql, 
         process = worker(server.url, postgresql, 8, "north", 0, 1)
         wait_for_claims(Ledger(postgresql), 8)
         process.kill()
+        assert list(Ledger(postgresql).unknown()) == [], "nobody can know yet"
         report = ingest_worker.ingested(server.url, postgresql, 8, wait=30)
     assert (report.unknown, report.elsewhere, report.created) == (8, 0, 0)
     assert {one.key for one in report.failures} == {f"item {number}" for number in range(8)}
@@ -340,16 +329,6 @@ def test_a_machine_whose_clock_is_set_back_is_not_taken_for_dead(tmp_path, postg
         reports = [report_of(first), report_of(second)]
         assert set(server.created().values()) == {1}
     assert sum(report["created"] for report in reports) == 16
-
-
-@pytest.mark.slow
-def test_a_machine_that_is_dead_is_found_out_by_its_lease(tmp_path, postgresql, worker):
-    with surviving(tmp_path, 600) as server:
-        process = worker(server.url, postgresql, 100, "north", 0, 2)
-        wait_for_claims(Ledger(postgresql), 8)
-        process.kill()
-        assert list(Ledger(postgresql).unknown()) == [], "nobody can know yet"
-        assert until(lambda: len(list(Ledger(postgresql).unknown())) == 8, 30)
 
 
 @pytest.mark.parametrize(("items", "transport"), [(100, "httpcore"), (400, "aiohttp")])

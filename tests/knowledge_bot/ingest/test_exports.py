@@ -180,12 +180,6 @@ def test_an_export_holds_no_content_and_no_value_of_a_header(send, ledger):
     assert "classified" not in exported
 
 
-def test_a_ledger_that_is_not_there_cannot_be_exported(tmp_path):
-    with pytest.raises(LedgerError):
-        next(Ledger(tmp_path / "no.db").export())
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_file_gets_its_name_once_it_is_whole(tmp_path):
     ledger, there = Ledger(tmp_path / "ledger.db"), []
     ledger.database.create(lambda connection: there.append((tmp_path / "ledger.db").exists()))

@@ -117,8 +117,10 @@ def test_a_ledger_travels_to_other_processes(service, ledger_address):
 
 
 def test_a_ledger_that_is_not_there_is_reported_to_a_reader(tmp_path):
-    with pytest.raises(LedgerError):
-        Ledger(tmp_path / "ledger.db").status()
+    ledger = Ledger(tmp_path / "ledger.db")
+    for read in (ledger.status, lambda: next(ledger.export())):
+        with pytest.raises(LedgerError):
+            read()
     assert list(tmp_path.iterdir()) == []
 
 

@@ -22,9 +22,13 @@ def test_a_limit_is_how_many_items_are_sent(send, service, ledger, limit):
     assert str(limit) in report.stop_reason
 
 
-def test_a_limit_that_is_not_reached_changes_nothing(send, ledger):
-    report = send(texts(5), ledger=ledger, limit=5)
-    assert (report.created, report.stopped) == (5, None)
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_dry_run_stops_where_the_run_would_and_a_limit_that_is_reached_at_the_end_stops_none(
+    run, dry_run
+):
+    for limit, stop in ((3, Stop.LIMIT), (40, None)):
+        report = run(texts(40), dry_run=dry_run, limit=limit)
+        assert (report.created, report.stopped) == (limit, stop)
 
 
 def test_unchanged_items_do_not_count_for_the_limit(send, service, ledger):

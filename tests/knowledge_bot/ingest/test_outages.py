@@ -53,10 +53,23 @@ def stop_for(server, seconds: float) -> None:
     server.start()
 
 
-def run_through(send, service, server, database, happen) -> None:
-    """Let something happen to the database in the middle of a run; nothing may come of it."""
-    ledger = Ledger(server.url(database))
-    happening, lock = threading.Thread(target=happen), threading.Lock()
+@pytest.mark.parametrize(
+    ("how", "seconds"),
+    [
+        ("fail over", 1.5),
+        pytest.param("fail over", 20, marks=pytest.mark.slow),
+        pytest.param("stop", 60, marks=pytest.mark.slow),
+    ],
+)
+def test_a_database_that_is_away_is_waited_for_and_nothing_comes_of_it(  # noqa: PLR0917 - a row
+    send, service, server, database, how, seconds
+):
+    ledger, lock = Ledger(server.url(database)), threading.Lock()
+    happen = {
+        "fail over": lambda: fail_over(server, database, seconds),
+        "stop": lambda: stop_for(server, seconds),
+    }
+    happening = threading.Thread(target=happen[how])
 
     def judge(name, times):
         with lock:
@@ -69,23 +82,6 @@ def run_through(send, service, server, database, happen) -> None:
     assert (report.created, report.unknown, report.failed, report.stopped) == (300, 0, 0, None)
     assert len(service.arrived) == 300
     assert [one.created for one in ledger.status()] == [300]
-
-
-def test_a_failover_is_waited_for(send, service, server, database):
-    happen = lambda: fail_over(server, database, 1.5)  # noqa: E731 - as short as that
-    run_through(send, service, server, database, happen)
-
-
-@pytest.mark.slow
-def test_a_failover_of_twenty_seconds_is_waited_for(send, service, server, database):
-    happen = lambda: fail_over(server, database, 20)  # noqa: E731 - as above
-    run_through(send, service, server, database, happen)
-
-
-@pytest.mark.slow
-def test_a_database_that_is_away_for_a_minute_is_waited_for(send, service, server, database):
-    happen = lambda: stop_for(server, 60)  # noqa: E731 - as above
-    run_through(send, service, server, database, happen)
 
 
 def test_a_standby_is_named_as_one(send, service, server, database):

@@ -42,11 +42,12 @@ def ledger(ledger_address: str) -> Ledger:
 
 
 @pytest.fixture
-def night(client, ledger):
+def night(service, ledger):
     def go(items, **options):
         options = {"ledger": ledger, "origin": "handbook", "concurrency": 1, **options}  # in order
         options = {"collections": "col_default", **options}
-        return ingest(client, items, **options)
+        with no_waiting(), Client("key", URL, transport=service.transport) as client:
+            return ingest(client, items, **options)
 
     return go
 
@@ -243,21 +244,16 @@ def test_a_folder_that_is_no_longer_another_file_system_makes_the_run_incomplete
     assert sum(one.removed for one in report) == (10 if place == "." else 4)
 
 
-def test_a_source_that_somebody_changed_is_told_and_removed_by_the_next_run(night, service):
+@pytest.mark.parametrize("back", [False, True])
+def test_a_source_that_somebody_changed_is_told_and_settled_by_the_next_run(night, service, back):
     night(texts(*range(10)))
     changed_by_hand(service, service.sources[9])
     report = night(texts(*range(9)), prune=True)
     assert (report.removed, report.unremoved, report.ok) == (0, 1, False)
     assert len(service.sources) == 10
-    assert night(texts(*range(9)), prune=True).removed == 1
-
-
-def test_a_source_that_somebody_changed_and_that_comes_back_is_sent(night, service):
-    night(texts(*range(10)))
-    changed_by_hand(service, service.sources[9])
-    night(texts(*range(9)), prune=True)
-    assert night(texts(*range(10)), prune=True).replaced == 1
-    assert service.ready_content(service.sources[9]["id"]) == "About 9."
+    report = night(texts(*range(10 if back else 9)), prune=True)
+    assert (report.removed, report.replaced) == (not back, back)
+    assert not back or service.ready_content(service.sources[9]["id"]) == "About 9."
 
 
 def test_a_source_that_is_not_there_any_more_is_removed(night, service):
@@ -381,87 +377,58 @@ def test_what_a_person_created_meanwhile_is_not_taken_for_it(
 # What was superseded ------------------------------------------------------------------------------
 
 
-def old_nights(night, service):
-    """Nights on a service that could not yet replace."""
+def test_many_nights_without_the_extension_are_put_right_by_one(night, service, ledger):
     service.announcement = ""
     night(texts(*range(10)))
     night([*texts(*range(8)), *texts(8, content="Changed {}.")])
     night([*texts(*range(7)), *texts(8, content="Again {}.")])
+    assert (len(service.sources), len(list(ledger.superseded()))) == (12, 2)
+    assert len(list(ledger.gone())) == 2
     service.announcement = BOTH
-
-
-@pytest.fixture
-def late_client(service):
-    with no_waiting(), Client("key", URL, transport=service.transport) as made:
-        yield made
-
-
-def test_many_nights_without_the_extension_are_put_right_by_one(
-    night, late_client, service, ledger
-):
-    old_nights(night, service)
-    assert (len(service.sources), len(list(ledger.superseded())), len(list(ledger.gone()))) == (
-        12,
-        2,
-        2,
-    )
-    report = ingest(
-        late_client,
-        [*texts(*range(7)), *texts(8, content="Again {}.")],
-        collections="col_default",
-        ledger=ledger,
-        origin="handbook",
-        prune=True,
-    )
+    report = night([*texts(*range(7)), *texts(8, content="Again {}.")], prune=True)
     assert (report.removed, report.unremoved, report.unchanged, report.gone) == (4, 0, 8, 0)
     assert names(service) == sorted(["t8", *(f"t{n}" for n in range(7))])
     assert service.ready_content(service.sources[-1]["id"]) == "Again 8."
     assert list(ledger.superseded()) == list(ledger.gone()) == []
 
 
-def test_a_superseded_source_stays_until_the_newer_one_is_ready(
-    night, late_client, service, ledger
-):
+def test_a_superseded_source_stays_until_the_newer_one_is_ready(night, service):
     service.announcement = ""
     night(texts(*range(3)))
     service.hold_sources()
     night([*texts(0, 1), *texts(2, content="New {}.")])
     service.announcement = BOTH
-    how = {"collections": "col_default", "ledger": ledger, "prune": True}
-    report = ingest(late_client, [], **how)
+    report = night([], prune=True, origin=None)
     assert (report.removed, report.unremoved, len(service.sources)) == (0, 0, 4)
     service.finish_sources()
-    assert ingest(late_client, [], **how).removed == 1
+    assert night([], prune=True, origin=None).removed == 1
     assert len(service.sources) == 3
 
 
-def test_a_superseded_source_stays_if_the_newer_one_was_deleted(
-    night, late_client, service, ledger
-):
+def test_a_superseded_source_stays_if_the_newer_one_was_deleted(night, service):
     service.announcement = ""
     night(texts(0))
     night(texts(0, content="New {}."))
     service.announcement = BOTH
     del service.sources[1]
-    report = ingest(late_client, [], collections="col_default", ledger=ledger, prune=True)
+    report = night([], prune=True, origin=None)
     assert (report.removed, report.unremoved, len(service.sources)) == (0, 1, 1)
 
 
 # Other services -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("announced", ["", "sources=1", "idempotency=1;lifetime=9"])
-def test_a_service_that_cannot_is_told_before_anything_is_sent(night, service, announced):
+@pytest.mark.parametrize(
+    ("announced", "wish"),
+    [
+        *((one, {"prune": True}) for one in ("", "sources=1", "idempotency=1;lifetime=9")),
+        ("", {"wait_ready": 5}),
+    ],
+)
+def test_a_service_that_cannot_is_told_before_anything_is_sent(night, service, announced, wish):
     service.announcement = announced
     with pytest.raises(UnsupportedError):
-        night(texts(1), prune=True)
-    assert service.requests == []
-
-
-def test_a_wait_needs_a_service_that_tells(night, service):
-    service.announcement = ""
-    with pytest.raises(UnsupportedError):
-        night(texts(1), wait_ready=5)
+        night(texts(1), **wish)
     assert service.requests == []
 
 

@@ -6,7 +6,6 @@ import pytest
 
 from knowledge_bot import Client
 from knowledge_bot.ingest import Text, WebPage, from_folder, ingest
-from knowledge_bot.ingest._run import Ingestion
 from knowledge_bot.testing import MemoryService, no_waiting
 from knowledge_bot.testing._extensions import ANNOUNCED
 
@@ -27,10 +26,11 @@ def client(service):
 
 
 @pytest.fixture
-def night(client, ledger):
-    def go(items, **options):
+def night(service, ledger):
+    def go(items, transport=service.transport, **options):
         options = {"ledger": ledger, "concurrency": 1, **options}  # sources in order
-        return ingest(client, items, **{"collections": "col_default", **options})
+        with no_waiting(), Client("key", URL, transport=transport) as client:
+            return ingest(client, items, **{"collections": "col_default", **options})
 
     return go
 
@@ -141,8 +141,7 @@ def test_a_run_that_begins_while_the_service_is_away_replaces_too(night, service
         def close(self):
             pass
 
-    with Client("key", URL, transport=Transport()) as other:
-        report = ingest(other, texts("one", "new"), collections="col_default", ledger=ledger)
+    report = night(texts("one", "new"), transport=Transport())
     assert (report.created, report.replaced, report.ok) == (0, 1, True)
     assert list(ledger.superseded()) == []
 
@@ -150,8 +149,7 @@ def test_a_run_that_begins_while_the_service_is_away_replaces_too(night, service
 def test_a_run_without_a_manager_key_creates_anew(night, service, ledger):
     night(texts("one", "two"))
     service.announcement = "sources=1, idempotency=1;lifetime=604800"
-    other = Client("key", URL, transport=service.transport)
-    report = ingest(other, texts("one", "new"), collections="col_default", ledger=ledger)
+    report = night(texts("one", "new"))
     assert (report.created, report.replaced, report.superseded) == (1, 0, 1)
     (old,) = ledger.superseded()
     assert old.source_id == service.sources[1]["id"]
@@ -173,27 +171,19 @@ def test_a_service_that_announces_and_refuses_is_told_by_name_and_the_rest_goes_
     assert list(ledger.unknown()) == list(ledger.superseded()) == []
 
 
-def test_a_moved_item_is_renamed(night, service, ledger, tmp_path):
+@pytest.mark.parametrize("there", [True, False])
+def test_a_moved_item_is_renamed_if_its_source_is_there(night, service, tmp_path, there):
     for name in "abcdef":
         (tmp_path / f"{name}.md").write_text(f"About {name}.")
     night(from_folder(tmp_path, origin="handbook"))
     before = {one["id"]: one["revision"] for one in service.sources}
+    del service.sources[6 if there else 5 :]
     (tmp_path / "f.md").rename(tmp_path / "z.md")
     report = night(from_folder(tmp_path, origin="handbook"))
-    assert (report.moved, report.created, report.unchanged) == (1, 0, 5)
-    assert {one["id"]: one["revision"] for one in service.sources} == before
+    assert (report.moved, report.created, report.unchanged) == (there, not there, 5)
+    assert ({one["id"]: one["revision"] for one in service.sources} == before) is there
     assert contents(service)["z.md"] == b"About f."
-    assert [one.method for one in service.requests[6:]] == ["PATCH"]
-
-
-def test_a_moved_item_whose_source_was_deleted_is_created(night, service, tmp_path):
-    for name in "abcdef":
-        (tmp_path / f"{name}.md").write_text(f"About {name}.")
-    night(from_folder(tmp_path, origin="handbook"))
-    del service.sources[5]
-    (tmp_path / "f.md").rename(tmp_path / "z.md")
-    report = night(from_folder(tmp_path, origin="handbook"))
-    assert (report.moved, report.created, report.unchanged) == (0, 1, 5)
+    assert [one.method for one in service.requests[6:]] == ["PATCH", "POST"][: 2 - there]
 
 
 # Keys ---------------------------------------------------------------------------------------------
@@ -227,13 +217,12 @@ def test_what_was_refused_has_a_new_key_next_time(night, service):
 
 
 @pytest.mark.parametrize("manages", [True, False])
-def test_an_unknown_item_that_changed_is_found_and_replaced(service, ledger, client, manages):
+def test_an_unknown_item_that_changed_is_found_and_replaced(night, service, ledger, manages):
     if not manages:
         service.announcement = "idempotency=1;lifetime=604800"
     service.lose_next_answer(times=9)
-    ingestion = Ingestion(collections="col_default", ledger=ledger)
-    assert ingestion.run(client, texts("one")).unknown == 1
-    report = ingestion.run(client, texts("new"))
+    assert night(texts("one")).unknown == 1
+    report = night(texts("new"))
     assert (report.created, report.replaced) == ((0, 1) if manages else (1, 0))
     assert report.ok
     assert report.superseded == (not manages)
@@ -254,8 +243,7 @@ def test_past_the_lifetime_it_is_unknown(night, service, ledger):
     service.lose_next_answer(times=9)
     assert night(texts("one")).unknown == 1
     service.announcement = "idempotency=1;lifetime=0"
-    with Client("key", URL, transport=service.transport) as other:
-        report = ingest(other, texts("one"), collections="col_default", ledger=ledger)
+    report = night(texts("one"))
     assert (report.created, report.unknown) == (0, 1)
     assert len(service.requests) == 9
 
@@ -296,10 +284,11 @@ def test_an_error_that_says_nothing_of_an_earlier_attempt_leaves_it_unknown(nigh
     assert len(service.sources) == 1
 
 
-def test_a_service_that_ignores_keys_gets_none_and_nothing_is_sent_twice(night, service, ledger):
+def test_a_client_sends_no_more_keys_to_a_service_that_ignores_them(client, service, ledger):
     service.extensions = frozenset({"sources"})  # but still announces both
-    assert night(texts("one")).created == 1
+    options = {"collections": "col_default", "ledger": ledger}
+    assert ingest(client, texts("one"), **options).created == 1
     service.lose_next_answer()
-    report = night(texts("one", "two"))
+    report = ingest(client, texts("one", "two"), **options)
     assert (report.unknown, len(service.sources)) == (1, 2)
     assert "idempotency-key" not in service.requests[-1].headers

@@ -119,8 +119,9 @@ def test_a_dry_run_writes_nothing_and_waits_for_nobody_who_does(run, service, le
         assert run(texts(1), ledger=ledger, dry_run=True).unchanged == 1
 
 
-def test_a_run_that_finds_nothing_to_do_writes_nothing(send, ledger, tmp_path):
-    send(texts(3), ledger=ledger)
+@pytest.mark.parametrize("origin", [None, "handbook"])
+def test_a_run_that_finds_nothing_to_do_writes_nothing(send, ledger, tmp_path, origin):
+    send(texts(3), ledger=ledger, origin=origin)
     before = {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
 
     def slowly():  # longer than the ledger is left alone
@@ -128,7 +129,7 @@ def test_a_run_that_finds_nothing_to_do_writes_nothing(send, ledger, tmp_path):
             time.sleep(0.2)
             yield text
 
-    assert send(slowly(), ledger=ledger).unchanged == 3
+    assert send(slowly(), ledger=ledger, origin=origin).unchanged == 3
     assert {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == before
 
 
