@@ -142,8 +142,7 @@ def test_killed_runs_that_prune_leave_the_service_as_the_folder_is(kills, kind, 
 
         options = {"ledger_of": lambda path: server.url()} if server else {}
         counts = kill_pruning(kills=kills, outages=outages, **options)
-    assert counts.kills >= kills
-    assert bool(counts.outages) == bool(away)
+    assert (counts.kills, counts.outages) == (kills, kills * len(away))
     assert counts.right, counts
 
 
@@ -164,7 +163,7 @@ def test_a_stopped_worker_with_an_open_transaction_does_not_stop_the_others(
         resumed = report_of(frozen)
         created = server.created()
     assert report.stopped is None
-    assert seconds < 40
+    assert seconds < 100  # it waits for ten; with a busy machine, 3,000 items take another minute
     assert resumed["stopped"] is None
     assert created.total() == len(created) == 3000
 
