@@ -177,7 +177,7 @@ def test_a_task_that_was_killed_sends_again_where_its_author_wants_that(airflow,
 
 
 QUESTIONS = ("message", "check", "sensor")
-SOURCES = ("text", "ready", "page", "file", "function", "ingest", "items", "rows", "folder")
+SOURCES = ("text", "ready", "page", "file", "ingest", "items", "rows", "folder")
 
 
 @needs_state_store
