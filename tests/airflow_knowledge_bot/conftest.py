@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from answering_bot import Bot
+from answering_bot import URL, Bot
 from calls import KEY
 from dag_runs import Dags
 from knowledge_bot.testing import MemoryService
@@ -37,7 +37,6 @@ if os.environ.get("KNOWLEDGE_BOT_TEST_DATABASE") == "postgresql":
     os.environ["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"] = _database
 
 CONN_ID = "knowledge_bot_default"
-URL = "https://service.test"
 
 
 def pytest_unconfigure() -> None:
@@ -98,7 +97,6 @@ def ledger(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 @pytest.fixture
 def bot(connect: Callable[..., None]) -> Iterator[Bot]:
     """A service whose one bot gives the answers that the test says, with the connection to it."""
-    server = Bot()
-    connect(server.url, max_retries=0, timeout=10)
-    yield server
-    server.stop()
+    connect(URL, max_retries=0)
+    with Bot().standing_in() as running:
+        yield running

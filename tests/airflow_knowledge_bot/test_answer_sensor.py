@@ -1,8 +1,8 @@
 """The sensor that waits until a bot answers as expected, and how often it asks."""
 
-import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from airflow.exceptions import (  # where Airflow 3.1 has them, too
@@ -14,9 +14,9 @@ from airflow.exceptions import (  # where Airflow 3.1 has them, too
 from airflow.sdk import DAG
 
 from airflow_knowledge_bot.sensors import KnowledgeBotAnswerSensor
-from answering_bot import KEYS, ONCE, OPENING, PARKING, RIGHT, StateStore, TaskInstance
+from answering_bot import AWAY, KEYS, ONCE, OPENING, PARKING, RIGHT, StateStore, TaskInstance, where
 from calls import KEY
-from scripted_server import answer, close, silence
+from waiting import until
 
 NOT_YET = "I found nothing about this in my sources."
 
@@ -67,40 +67,26 @@ def test_one_object_starts_anew_in_each_run(bot):
 
 
 def test_a_later_try_asks_only_what_has_not_passed_and_a_cleared_one_all(bot):
-    bot.knows[OPENING["ask"]] = answer(401)
+    bot.fail_next(401, where=where(OPENING))
     store = StateStore()
     with pytest.raises(AirflowFailException, match="401"):
         rescheduled(TaskInstance(), store, concurrency=1, questions=[PARKING, OPENING])
-    bot.knows.update(RIGHT)
     assert rescheduled(TaskInstance(), store, questions=[PARKING, OPENING])["messages"] == 1
     assert rescheduled(TaskInstance(max_tries=3), store, questions=[PARKING])["messages"] == 1
 
 
-@pytest.mark.parametrize(
-    "reply",
-    [answer(503), close, silence],
-    ids=["503", "close", "silence"],
-)
-def test_a_service_that_is_away_for_a_while_is_waited_for(bot, connect, reply):
+@pytest.mark.parametrize("does", AWAY.values(), ids=AWAY)
+def test_a_service_that_is_away_for_a_while_is_waited_for(bot, does):
     waiting, store = TaskInstance(), StateStore()
-    bot.knows[OPENING["ask"]] = reply
-    if reply is silence:
-        connect(bot.url, max_retries=0, timeout=0.5)
+    getattr(bot, does)(where=where(OPENING))
     assert not poke(waiting, store)
-    bot.knows.update(RIGHT)
-    connect(bot.url, max_retries=0, timeout=10)
     assert poke(waiting, store)
     assert bot.asked == ONCE + Counter([OPENING["ask"]])
 
 
 def test_a_service_that_comes_back_while_it_is_given_up_is_waited_for(bot):
-    def slowly(received):
-        if len(bot.requests) <= 10:
-            return answer(503)
-        time.sleep(0.5)
-        return bot.chosen(received)
-
-    bot.reply_to = slowly
+    bot.fail_next(503, times=10)
+    bot.bots["bot_guide"] = lambda question: time.sleep(0.5) or "I know."
     many = [{"ask": f"{number}?", "contains": "know"} for number in range(20)]
     assert not poke(questions=many, concurrency=1)
     assert 11 <= len(bot.requests) < 20
@@ -120,7 +106,7 @@ def test_a_share_may_be_enough_and_may_come_piece_by_piece(bot):
     [(401, "password of the connection"), (402, "Clear the task"), (403, "password"), (404, "404")],
 )
 def test_what_waiting_cannot_mend_fails_at_once(bot, status, said):
-    bot.reply_to = lambda received: answer(status, {"code": "no", "message": "Not you."})
+    bot.fail_next(status, times=None)
     with pytest.raises(AirflowFailException, match=said) as caught:
         sensor(questions=[OPENING]).execute({})
     assert sum(bot.asked.values()) == 1
@@ -142,7 +128,7 @@ def test_what_cannot_be_asked_fails_at_once_in_a_sentence(bot, options, said):
 
 
 def test_a_question_that_is_refused_fails_where_it_is_needed(bot):
-    bot.knows[PARKING["ask"]] = answer(400, {"code": "no", "message": "Too long."})
+    bot.fail_next(400, message="Too long.", times=None, where=where(PARKING))
     with pytest.raises(AirflowFailException, match="Too long"):
         sensor().execute({})
     bot.knows[OPENING["ask"]] = NOT_YET
@@ -176,7 +162,8 @@ def test_it_gives_its_slot_back_and_does_not_wait_for_ever_by_default():
 
 
 def test_many_questions_to_a_slow_service_are_asked_at_once(bot):
-    all_of_them = threading.Barrier(16)
-    bot.reply_to = lambda received: (all_of_them.wait(9), bot.chosen(received))[1]
-    many = [{"ask": f"{number}?", "contains": "know"} for number in range(16)]
-    assert sensor(questions=many, concurrency=16).execute({})["passed"] == 16
+    many = [{"ask": f"{number}?", "contains": "find"} for number in range(16)]
+    with ThreadPoolExecutor() as pool, bot.holding_answers():
+        asking = pool.submit(sensor(questions=many, concurrency=16).execute, {})
+        assert until(lambda: len(bot.requests) == 16)
+    assert asking.result()["passed"] == 16

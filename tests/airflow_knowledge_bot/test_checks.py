@@ -2,7 +2,6 @@
 
 import json
 import re
-import threading
 import time
 from collections import Counter
 
@@ -12,10 +11,20 @@ from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from airflow_knowledge_bot._compat import AirflowException, AirflowFailException
 from airflow_knowledge_bot.operators import KnowledgeBotCheckOperator
-from answering_bot import KEYS, ONCE, OPENING, PARKING, RIGHT, StateStore, TaskInstance
+from answering_bot import (
+    AWAY,
+    KEYS,
+    ONCE,
+    OPENING,
+    PARKING,
+    RIGHT,
+    URL,
+    StateStore,
+    TaskInstance,
+    where,
+)
 from calls import KEY
 from knowledge_bot.checks import Question
-from scripted_server import answer, close, silence
 
 
 def checking(**options):
@@ -85,7 +94,8 @@ def test_a_share_may_be_enough(bot, min_pass, passes):
 
 
 def test_the_log_has_a_fact_in_each_line(bot, caplog):
-    bot.knows |= {OPENING["ask"]: "At\nten.", KEYS["ask"]: close}
+    bot.knows[OPENING["ask"]] = "At\nten."
+    bot.lose_next_answer(times=None, where=where(KEYS))
     store = StateStore()
     with caplog.at_level("INFO", logger="airflow_knowledge_bot"):
         failed(checking(), AirflowFailException, "nine", task_state_store=store)
@@ -95,7 +105,7 @@ def test_the_log_has_a_fact_in_each_line(bot, caplog):
     again = [one.getMessage() for one in caplog.records]
     shown = re.sub(r"\d+\.\d+ s", "0 s", "\n".join(first)).splitlines()
     assert shown[:6] == [
-        f"INFO Asking bot_guide 3 of 3 questions at {bot.url}",
+        f"INFO Asking bot_guide 3 of 3 questions at {URL}",
         "WARNING failed (0 s): When do you open?",
         'WARNING     The answer does not contain "nine".',
         "WARNING     Answer: At ten.",
@@ -104,12 +114,12 @@ def test_the_log_has_a_fact_in_each_line(bot, caplog):
     ]
     assert shown[6].startswith("WARNING     No answer: ")
     assert shown[7].startswith("INFO 1 of 3 passed; ")
-    assert again[0] == f"Asking bot_guide 2 of 3 questions at {bot.url}"
+    assert again[0] == f"Asking bot_guide 2 of 3 questions at {URL}"
     assert "passed in an earlier try: Where do visitors park?" in again
 
 
 def test_a_long_check_has_a_short_log_and_a_small_xcom(bot, caplog):
-    questions = [{"ask": f"Question {n}? " + "x" * 2000, "contains": "y"} for n in range(150)]
+    questions = [{"ask": f"Question {n}? " + "x" * 2000, "contains": "nine"} for n in range(150)]
     with caplog.at_level("INFO", logger="airflow_knowledge_bot"):
         result, _ = failed(checking(questions=questions), AirflowFailException, "And 145 more")
     assert (result["failed"], len(result["failures"])) == (150, 20)
@@ -139,7 +149,7 @@ def test_the_link_leads_to_the_service(bot):
     operator = checking()
     (link,) = operator.operator_extra_links
     run(operator)
-    assert link.get_link(operator, ti_key=None) == f"{bot.url}/"
+    assert link.get_link(operator, ti_key=None) == f"{URL}/"
 
 
 # What the parameters take
@@ -202,9 +212,9 @@ def test_a_file_s_path_is_a_template_and_its_text_is_none(bot, tmp_path):
 
 
 def test_the_connection_names_the_bot_where_the_task_does_not(bot, connect):
-    connect(bot.url, default_bot_id="bot_guide")
+    connect(URL, default_bot_id="bot_guide")
     assert run(checking(bot_id=None))["ok"]
-    connect(bot.url)
+    connect(URL)
     failed(checking(bot_id=None), AirflowFailException, "bot_id: .*'default_bot_id'")
 
 
@@ -270,42 +280,39 @@ def test_a_number_out_of_its_range_is_refused_when_the_dag_is_parsed(options):
 # What may be tried again
 
 
-@pytest.mark.parametrize("reply", [silence, close, answer(503)], ids=["silence", "close", "503"])
-def test_a_lost_answer_is_asked_again_by_the_next_try_alone(bot, connect, reply):
-    bot.knows[PARKING["ask"]] = reply
-    if reply is silence:
-        connect(bot.url, max_retries=0, timeout=0.5)
+@pytest.mark.parametrize("does", AWAY.values(), ids=AWAY)
+def test_a_lost_answer_is_asked_again_by_the_next_try_alone(bot, does):
+    getattr(bot, does)(where=where(PARKING))
     store = StateStore()
     result, _ = failed(
         checking(), AirflowException, "unanswered: .*Where do visitors park", task_state_store=store
     )
     assert (result["passed"], result["failed"], result["unanswered"]) == (2, 1, 1)
-    bot.knows.update(RIGHT)
-    connect(bot.url, max_retries=0, timeout=10)
     again = run(checking(), task_state_store=store)
     assert (again["ok"], again["passed"], again["messages"]) == (True, 3, 1)
     assert bot.asked == ONCE + Counter([PARKING["ask"]])
 
 
 def test_a_service_that_is_away_is_not_asked_all_questions(bot, connect):
-    bot.reply_to = lambda received: silence
-    connect(bot.url, max_retries=0, timeout=0.5)
+    connect(URL, max_retries=0, timeout=0.5)
     many = [{"ask": f"Question {number}?", "contains": "y"} for number in range(200)]
-    result, said = failed(checking(questions=many), AirflowException, "unanswered")
+    with bot.holding_answers():
+        result, said = failed(checking(questions=many), AirflowException, "unanswered")
     assert 10 <= len(bot.requests) <= 16
     assert result["unanswered"] == 200
     assert "And 195 more." in said
 
 
 def test_an_answer_that_is_wrong_is_not_outweighed_by_one_that_is_missing(bot):
-    bot.knows |= {OPENING["ask"]: "At ten.", PARKING["ask"]: close}
+    bot.knows[OPENING["ask"]] = "At ten."
+    bot.lose_next_answer(times=None, where=where(PARKING))
     failed(checking(), AirflowFailException, "clear the task")
     # Where one wrong answer can be spared, the missing one makes the difference.
     failed(checking(min_pass=0.6), AirflowException, "next try")
 
 
 def test_without_a_store_a_retry_asks_all(bot):
-    bot.knows[PARKING["ask"]] = close
+    bot.lose_next_answer(times=2, where=where(PARKING))
     failed(checking(), AirflowException, "next try")
     failed(checking(), AirflowException, "next try")
     assert set(bot.asked.values()) == {2}
@@ -340,41 +347,36 @@ def test_what_passed_elsewhere_or_otherwise_is_asked_again(bot, connect, change)
 
 def test_what_is_kept_of_a_question_is_small_and_tells_nothing(bot):
     store = StateStore()
-    many = [{"ask": f"{number}?", "contains": "do not know"} for number in range(500)]
+    many = [{"ask": f"{number}?", "contains": "could not find"} for number in range(500)]
     assert run(checking(questions=many), task_state_store=store)["passed"] == 500
     assert len(json.dumps(store)) < 12_000
     assert KEY not in str(store)
-    assert "do not" not in str(store)
+    assert "could not" not in str(store)
     # It is written now and then, not with every answer.
     assert store.writes < 30
 
 
 def test_a_task_that_ends_in_the_middle_has_kept_what_passed(bot, monkeypatch):
     monkeypatch.setattr("knowledge_bot.checks._run._GRACE", 0.5)  # seconds
-    arrived, store = threading.Event(), StateStore()
+    store, operator = StateStore(), checking(concurrency=1)
 
-    def held(connection):
-        arrived.set()
-        time.sleep(20)
+    def answered(question):
+        if question == KEYS["ask"]:
+            operator.on_kill()
+            time.sleep(1)
+        return RIGHT[question]
 
-    bot.knows[KEYS["ask"]] = held
-    operator = checking(concurrency=1)
-
-    def kill():
-        arrived.wait(20)
-        operator.on_kill()
-
-    threading.Thread(target=kill).start()
-    bot_timeout = {"task_state_store": store}
-    result, _ = failed(operator, AirflowException, "next try", **bot_timeout)
+    bot.bots["bot_guide"] = answered
+    result, _ = failed(operator, AirflowException, "next try", task_state_store=store)
     assert result["stopped"] == "requested"
     assert result["passed"] == 2
-    bot.knows.update(RIGHT)
+    bot.bots["bot_guide"] = RIGHT
     assert run(checking(), task_state_store=store)["messages"] == 1
 
 
 def test_waiting_asks_again_what_has_not_passed_within_one_try(bot):
-    bot.knows[PARKING["ask"]] = [close, "I do not know.", "Behind the workshop."]
+    bot.lose_next_answer(where=where(PARKING))
+    bot.knows[PARKING["ask"]] = ["Nobody knows.", "Nobody knows.", "Behind the workshop."]
     result = run(checking(wait=20, interval=0.2))
     assert result["ok"]
     assert bot.asked == Counter({**dict.fromkeys(RIGHT, 1), PARKING["ask"]: 3})
@@ -385,7 +387,7 @@ def test_waiting_asks_again_what_has_not_passed_within_one_try(bot):
 
 @pytest.mark.parametrize("status", [401, 403])
 def test_a_key_that_is_refused_fails_at_once_and_names_the_connection(bot, status):
-    bot.reply_to = lambda received: answer(status, {"code": "no", "message": "Not you."})
+    bot.fail_next(status, times=None)
     result, _ = failed(
         checking(concurrency=1),
         AirflowFailException,
@@ -396,7 +398,7 @@ def test_a_key_that_is_refused_fails_at_once_and_names_the_connection(bot, statu
 
 
 def test_a_used_up_quota_fails_at_once(bot):
-    bot.reply_to = lambda received: answer(402, {"code": "no", "message": "Pay."})
+    bot.fail_next(402, times=None)
     failed(checking(concurrency=1), AirflowFailException, "402.*Clear the task once the service's")
     assert len(bot.requests) == 1
 
@@ -412,11 +414,11 @@ def test_a_bot_that_is_not_there_fails_at_once_and_names_those_that_are(bot):
 
 
 def test_a_question_that_is_refused_is_not_tried_again(bot):
-    bot.knows[PARKING["ask"]] = answer(400, {"code": "no", "message": "Too long."})
+    bot.fail_next(400, message="Too long.", times=None, where=where(PARKING))
     result, _ = failed(checking(), AirflowFailException, "unanswered: .*Too long")
     assert (result["passed"], result["unanswered"]) == (2, 1)
 
 
 def test_an_address_where_something_else_answers_fails_for_good(bot):
-    bot.reply_to = lambda received: answer(200, b"<html>")
+    bot.answer_next(200, b"<html>", times=None)
     failed(checking(), AirflowFailException, "unanswered")

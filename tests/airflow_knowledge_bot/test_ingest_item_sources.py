@@ -14,6 +14,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from airflow_knowledge_bot._compat import AirflowFailException
 from airflow_knowledge_bot.operators import KnowledgeBotIngestOperator
+from answering_bot import URL
 from knowledge_bot.ingest import IncompleteIngestionError, Ledger
 from page_server import answer as page
 from page_server import serving
@@ -21,7 +22,6 @@ from postgresql_server import postgresql
 
 pytestmark = pytest.mark.usefixtures("ledger")
 
-URL = "https://service.test"
 PAGES = ("/a.html", "/b.html")
 HOURS = [{"name": "Hours", "content": "At nine."}]
 
@@ -317,10 +317,6 @@ class PostgresHook(DbApiHook):
 
 
 HOOKS = {"sqlite": SqliteHook, "postgres": PostgresHook}
-ROWS = (
-    "[(1, 'Hours', 'At nine. {{ x }}', 'v1'), (2, 'Ferry', 'At ten.', 'v1'), (3, 'Empty', '', '')]"
-)
-COLUMNS = "source_options={'key': 'id', 'text': 'body', 'name': 'title', 'version': 'changed'}"
 
 
 @pytest.fixture

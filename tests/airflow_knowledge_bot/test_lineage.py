@@ -77,10 +77,7 @@ def test_a_check_s_lineage_is_the_bot_with_an_assertion_for_each_question(bot):
             check.execute({})
             result = check.get_openlineage_facets_on_complete(None)
         (dataset,) = result.inputs
-        assert (dataset.namespace, dataset.name) == (
-            f"knowledgebot://127.0.0.1:{bot.port}",
-            "bot_guide",
-        )
+        assert (dataset.namespace, dataset.name) == ("knowledgebot://service.test", "bot_guide")
         assert result.outputs == []
         opening, parking = dataset.inputFacets["dataQualityAssertions"].assertions
         assert (opening.success, parking.success) == (True, not wrong)

@@ -1,12 +1,12 @@
-"""A bot with scripted answers, and what Airflow gives to a task, without Airflow."""
+"""A bot in memory, and what Airflow gives to a task, without Airflow."""
 
 import json
 from collections import Counter
 from types import SimpleNamespace
 
-from calls import MESSAGE
-from scripted_server import ScriptedServer, answer
+from knowledge_bot.testing import MemoryService
 
+URL = "https://service.test"
 OPENING = {"ask": "When do you open?", "contains": "nine"}
 PARKING = {"ask": "Where do visitors park?", "contains": ["behind", "workshop"]}
 KEYS = {"ask": "Where are the keys?", "contains_any": ["desk", "caretaker"]}
@@ -18,53 +18,30 @@ RIGHT = {
 ONCE = Counter(RIGHT.keys())
 
 
-class Bots(ScriptedServer):
-    """A service whose bots answer each question by its text, and count how often it is asked.
-
-    Args:
-        bots: for each bot what it answers otherwise than `RIGHT`: a text, a reply, or several for
-            one question, of which the last one repeats.
-    """
-
-    def __init__(self, **bots):
-        self.answers = {bot: RIGHT | others for bot, others in bots.items()}
-        super().__init__(reply_to=self.chosen)
-
-    def chosen(self, received):
-        if received.path.endswith("/bots"):
-            return answer(body={"data": [{"id": one, "name": "Guide"} for one in self.answers]})
-        value = received.json()["value"]
-        if value["bot_id"] not in self.answers:
-            return answer(400, {"code": "unknown", "message": f"No bot {value['bot_id']}."})
-        given = self.answers[value["bot_id"]].get(value["content"], "I do not know.")
-        if isinstance(given, list):
-            given = given.pop(0) if len(given) > 1 else given[0]
-        if isinstance(given, str):
-            given = answer(body={"value": MESSAGE | {"answer": given}})
-        return given
-
-    def asked_of(self, bot):
-        """Count how often each question arrived for a bot."""
-        posts = [one.json()["value"] for one in self.requests if one.method == "POST"]
-        return Counter(one["content"] for one in posts if one["bot_id"] == bot)
-
-
-class Bot(Bots):
-    """The same with `bot_guide` alone.
+class Bot(MemoryService):
+    """A service whose bot `bot_guide` answers each question by its text.
 
     Attributes:
-        knows: what it answers.
-        asked: how often each question arrived, for whatever bot.
+        knows: what it answers; `RIGHT` unless a test changes it.
     """
 
     def __init__(self):
-        super().__init__(bot_guide={})
-        self.knows = self.answers["bot_guide"]
+        self.knows = dict(RIGHT)
+        super().__init__(bots={"bot_guide": self.knows})
 
     @property
     def asked(self):
-        posts = [one.json()["value"] for one in self.requests if one.method == "POST"]
-        return Counter(one["content"] for one in posts)
+        """How often each question arrived, for whatever bot, also where it was not answered."""
+        return Counter(one.value["content"] for one in self.requests if one.method == "POST")
+
+
+def where(question):
+    """Tell the requests that ask this."""
+    return lambda request: request.value.get("content") == question["ask"]
+
+
+AWAY = {"silence": "time_out_next", "close": "lose_next_answer", "503": "fail_next"}
+"""What a service that is away does to requests, which then end with an unknown outcome."""
 
 
 class StateStore(dict):

@@ -7,11 +7,11 @@ import time
 
 import pytest
 
-from answering_bot import Bots
 from calls import KEY
+from knowledge_bot.testing import MemoryService
 from nightly import nightly
 from pseudo_terminal import terminal
-from scripted_server import silence
+from served import served
 from waiting import until
 
 QUESTIONS = """\
@@ -42,11 +42,10 @@ def bots(monkeypatch):
     with contextlib.ExitStack() as stopping:
 
         def start(**given):
-            server = Bots(**given)
-            stopping.callback(server.stop)
-            monkeypatch.setenv("KNOWLEDGE_BOT_BASE_URL", server.url)
+            service = MemoryService(bots=given)
+            monkeypatch.setenv("KNOWLEDGE_BOT_BASE_URL", stopping.enter_context(served(service)))
             monkeypatch.setenv("KNOWLEDGE_BOT_API_KEY", KEY)
-            return server
+            return service
 
         yield start
 
@@ -86,12 +85,13 @@ def test_a_signal_ends_it_with_what_is_known(program, bots, file, tmp_path, numb
 
 @pytest.mark.slow
 def test_a_second_ctrl_c_waits_for_nothing(program, bots, file):
-    server = bots(bot_1=dict.fromkeys(RIGHT, silence))
+    service = bots(bot_1={})
+    service.time_out_next(times=None)
     command = [program, "check", "bot_1", file]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as running:
-        assert until(lambda: len(server.requests) == 2)
+        assert until(lambda: len(service.requests) == 2)
         running.send_signal(signal.SIGINT)
         while "Stopping" not in (line := running.stderr.readline()):
             assert line
