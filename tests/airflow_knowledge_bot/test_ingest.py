@@ -10,32 +10,17 @@ import pytest
 from airflow_knowledge_bot._compat import AirflowFailException
 from airflow_knowledge_bot.ledgers import ledger_of
 from airflow_knowledge_bot.operators import KnowledgeBotIngestOperator
-from calls import KEY, SOURCE
+from answering_bot import URL, TaskInstance
+from calls import KEY
 from knowledge_bot.ingest import (
     IncompleteIngestionError,
     Ingestion,
     IngestionOptions,
     LedgerError,
 )
-from scripted_server import answer, close, then
+from waiting import until
 
-GOOD = answer(body={"value": SOURCE})
 TEXTS = [{"name": f"text {number}", "content": f"It is {number} o'clock."} for number in range(6)]
-
-
-class TaskInstance:
-    """What a task hands on."""
-
-    def __init__(self):
-        self.xcoms = {}
-
-    task_id, map_index, try_number = "ingest", -1, 1
-
-    def xcom_push(self, key, value):
-        self.xcoms[key] = json.loads(json.dumps(value))
-
-    def xcom_pull(self, **_):
-        return None
 
 
 def ingesting(**options):
@@ -43,71 +28,58 @@ def ingesting(**options):
     return KnowledgeBotIngestOperator(task_id="ingest", **given)
 
 
-def posts(server):
-    """Count the requests that may create something: after a lost one the engine pings."""
-    return sum(request.method == "POST" for request in server.requests)
-
-
 def run(operator, **context):
     return operator.execute({"ti": TaskInstance(), **context})
 
 
 def test_an_unknown_outcome_is_sent_again_by_the_next_try_where_that_is_wanted(
-    connect, scripted, ledger
+    connect, service, ledger
 ):
-    server = scripted(close, GOOD)
-    connect(server.url)
+    connect(URL)
+    service.lose_next_answer()
     with pytest.raises(IncompleteIngestionError, match="unknown 1"):
         run(ingesting(items=TEXTS, concurrency=1, on_unknown="resend"))
     assert run(ingesting(items=TEXTS, on_unknown="resend"))["created"] == 1
-    assert posts(server) == len(TEXTS) + 1
+    assert len(service.requests) == len(TEXTS) + 1
 
 
 @pytest.mark.parametrize(
     ("status", "said"), [(401, "password of the connection"), (402, "Clear the task")]
 )
 def test_a_refused_key_and_a_used_up_quota_stop_the_run_at_once(
-    connect, scripted, ledger, status, said
+    connect, service, ledger, status, said
 ):
-    server = scripted(answer(status, {"code": "no", "message": "Not you."}))
-    connect(server.url)
+    connect(URL)
+    service.fail_next(status, times=None)
     with pytest.raises(AirflowFailException, match=said) as caught:
         run(ingesting(items=TEXTS, concurrency=1))
-    assert len(server.requests) == 1
+    assert len(service.requests) == 1
     assert KEY not in str(caught.value)
 
 
-def test_a_task_that_is_killed_finishes_what_is_in_flight_and_begins_nothing(
-    connect, scripted, ledger
-):
-    arrived, release = threading.Event(), threading.Event()
-
-    def held(connection):
-        arrived.set()
-        release.wait(20)
-
-    server = scripted(then(held, GOOD), GOOD)
-    connect(server.url)
-    operator = ingesting(items=TEXTS, concurrency=1)
+def test_a_task_that_is_killed_finishes_what_is_in_flight_and_begins_nothing(good, ledger):
+    operator, holding = ingesting(items=TEXTS, concurrency=1), threading.Event()
 
     def kill():
-        arrived.wait(20)
-        operator.on_kill()
-        time.sleep(0.5)  # the engine asks ten times a second
-        release.set()
+        with good.holding_answers():
+            holding.set()
+            assert until(lambda: good.requests)
+            operator.on_kill()
+            time.sleep(0.5)  # the engine asks ten times a second
 
     killer = threading.Thread(target=kill)
     killer.start()
+    holding.wait()
     instance = TaskInstance()
     with pytest.raises(IncompleteIngestionError, match="stopped"):
         operator.execute({"ti": instance})
     killer.join()
     report = instance.xcoms["return_value"]
     assert report["unknown"] == 0
-    assert report["created"] == len(server.requests) < len(TEXTS)
+    assert report["created"] == len(good.requests) < len(TEXTS)
     # The next try sends the rest.
     assert run(ingesting(items=TEXTS))["unchanged"] == report["created"]
-    assert len(server.requests) == len(TEXTS)
+    assert len(good.requests) == len(TEXTS)
 
 
 def test_the_ledger_s_password_is_shown_to_nobody(good, monkeypatch, caplog):

@@ -1,51 +1,49 @@
 """Night after night: what is counted over tries and runs, what is reported, and to whom."""
 
-import itertools
 import re
 import threading
 import time
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import pytest
 
-from calls import KEY, SOURCE
+from answering_bot import URL
+from calls import KEY
 from knowledge_bot import Client
 from knowledge_bot.ingest import Ledger, Text, ingest
 from nightly import nightly
-from scripted_server import answer, silence
 
-REFUSAL = answer(400, {"code": "no", "message": "Not like this."})
-
-
-class Service:
-    """Creates what it is sent, but for what a test has it refuse or lose."""
-
-    def __init__(self):
-        self.refuses, self.loses = set(), set()
-        self.seconds = 0.0
-        self.holds = ""
-        self.holding, self.go_on = threading.Event(), threading.Event()
-        self._numbers = itertools.count(1)
-
-    def __call__(self, request):
-        time.sleep(self.seconds)
-        name = request.json()["value"]["name"] if b"filename" not in request.body else ""
-        if name == self.holds and not self.holding.is_set():
-            self.holding.set()
-            self.go_on.wait(60)
-        if name in self.refuses:
-            return REFUSAL
-        if name in self.loses:
-            return silence
-        return answer(body={"value": SOURCE | {"id": f"src_{next(self._numbers)}"}})
+pytestmark = pytest.mark.usefixtures("ledger")
 
 
-@pytest.fixture
-def service(connect, scripted, ledger):
-    replying = Service()
-    replying.server = scripted(reply_to=replying)
-    connect(replying.server.url, max_retries=0, timeout=3)
-    return replying
+def named(*names):
+    """Tell the requests that send texts of these names."""
+    return lambda request: request.value.get("name") in names
+
+
+def refuse(service, name):
+    service.fail_next(400, message="Not like this.", times=None, where=named(name))
+
+
+def elsewhere(service, ledger, items, before, **options):
+    """Start an ingestion of another process, of which each request begins with `before()`."""
+
+    def send(request):
+        if request.method == "POST":
+            before()
+        return service.transport.send(request)
+
+    def run():
+        slow = SimpleNamespace(send=send, close=lambda: None)
+        with Client(KEY, URL, transport=slow) as client:
+            sent = [Text(**one) for one in items]
+            report = ingest(client, sent, collections="col_1", ledger=Ledger(ledger), **options)
+            running.created = report.created
+
+    running = threading.Thread(target=run)
+    running.start()
+    return running
 
 
 def texts(*names):
@@ -53,7 +51,7 @@ def texts(*names):
 
 
 def posts(service):
-    return sum(one.method == "POST" for one in service.server.requests)
+    return sum(one.method == "POST" for one in service.requests)
 
 
 def lines(log, level="warning"):
@@ -64,9 +62,9 @@ def lines(log, level="warning"):
     ]
 
 
-def test_what_failed_is_reported_as_warnings_and_the_start_and_the_counts_too(dags, service):
-    service.refuses |= {"b"}
-    service.loses |= {"c"}
+def test_what_failed_is_reported_as_warnings_and_the_start_and_the_counts_too(dags, good):
+    refuse(good, "b")
+    good.time_out_next(times=None, where=named("c"))
     done = dags.run(dags.load(f"ingest(items={texts('a', 'b', 'c')}, concurrency=1)"))
     assert done.state == "failed"
     warnings = lines(done.log)
@@ -74,7 +72,7 @@ def test_what_failed_is_reported_as_warnings_and_the_start_and_the_counts_too(da
     assert warnings[1].startswith("unknown: c: ")
     first, *_, last = lines(done.log, "info")
     assert re.fullmatch(
-        r"Ingesting 3 items into col_1 at http://\S+; ledger \S+ of the connection 'ledger'\.",
+        r"Ingesting 3 items into col_1 at https://\S+; ledger \S+ of the connection 'ledger'\.",
         first,
     )
     assert last.startswith("created 1, refused 1, unknown 1 in ")
@@ -85,7 +83,7 @@ def test_what_failed_is_reported_as_warnings_and_the_start_and_the_counts_too(da
     assert "unknown: c (key c)" in done.log
 
 
-def test_what_is_left_out_is_reported_with_its_reason(dags, service):
+def test_what_is_left_out_is_reported_with_its_reason(dags, good):
     empty = [{"name": f"e{number}", "content": " "} for number in range(24)]
     done = dags.run(dags.load(f"ingest(items={texts('a') + empty}, concurrency=1)"))
     assert done.state == "success"
@@ -94,7 +92,7 @@ def test_what_is_left_out_is_reported_with_its_reason(dags, service):
     assert "… and 4 more skipped." in lines(done.log, "info")
 
 
-def test_a_thousand_failures_are_twenty_lines_and_a_number(dags, service, caplog):
+def test_a_thousand_failures_are_twenty_lines_and_a_number(dags, good, caplog):
     items = [{"name": "", "content": "c"} for _ in range(1000)]
     done = dags.run(dags.load(f"ingest(items={items})"))
     warnings = lines(done.log)
@@ -104,14 +102,14 @@ def test_a_thousand_failures_are_twenty_lines_and_a_number(dags, service, caplog
     assert not [one for one in caplog.records if one.name == "knowledge_bot.ingest"]
 
 
-def test_secrets_in_a_place_s_address_are_not_logged(dags, service):
+def test_secrets_in_a_place_s_address_are_not_logged(dags, good):
     done = dags.run(dags.load("ingest(sitemap='https://me:word-7@127.0.0.1:9/m.xml?key=word-7')"))
     start = next(line for line in lines(done.log, "info") if line.startswith("Ingesting"))
     assert "sitemap https://127.0.0.1:9/m.xml into" in start
     assert "word-7" not in start
 
 
-def test_counts_are_those_of_all_tries(dags, service):
+def test_counts_are_those_of_all_tries(dags, good):
     # The second try finds what the first one created, and sends what was not delivered.
     dag = dags.load(
         """
@@ -129,13 +127,13 @@ def test_counts_are_those_of_all_tries(dags, service):
     done = dags.run(dag)
     assert (done.state, done.task.try_number) == ("success", 2)
     xcom = done.task.xcom
-    assert (xcom["created"], xcom["unchanged"], posts(service)) == (2, 0, 2)
+    assert (xcom["created"], xcom["unchanged"], posts(good)) == (2, 0, 2)
     # The next night begins anew.
     xcom = dags.run(dag).task.xcom
     assert (xcom["created"], xcom["unchanged"]) == (0, 2)
 
 
-def test_a_long_run_says_how_far_it_is(dags, service, ledger, monkeypatch):
+def test_a_long_run_says_how_far_it_is(dags, good, ledger, monkeypatch):
     monkeypatch.setattr("airflow_knowledge_bot.results._INTERVAL", 1.0)  # seconds
     dag = dags.load(
         f"""
@@ -163,50 +161,31 @@ def test_a_long_run_says_how_far_it_is(dags, service, ledger, monkeypatch):
     )
     done = dags.run(dag)
     assert done.state == "success", done.log
-    assert done.tasks["ingest"].xcom["created"] == posts(service)
+    assert done.tasks["ingest"].xcom["created"] == posts(good)
     progress = [line for line in lines(done.log, "info") if "/s: " in line]
     assert re.fullmatch(r"\d+ items, \d+/s: created \d+", progress[-1])
     (kept,) = done.tasks["report"].xcom.values()
     assert kept["state"] == "running"
-    assert 0 < kept["counts"]["created"] <= posts(service)
+    assert 0 < kept["counts"]["created"] <= posts(good)
 
 
-def test_what_another_run_is_sending_is_waited_for_and_fails_nothing(dags, service, ledger):
-    service.seconds = 0.3
-    items = [Text(name=one["name"], content=one["content"]) for one in texts(*"abcdef")]
-    reports = []
-
-    def other():
-        with Client(KEY, service.server.url) as client:
-            reports.append(
-                ingest(client, items, collections="col_1", ledger=Ledger(ledger), concurrency=2)
-            )
-
-    dag = dags.load(f"ingest(items={texts(*'abcdef')}, concurrency=2)")
-    running = threading.Thread(target=other)
-    running.start()
-    done = dags.run(dag)
+def test_what_another_run_is_sending_is_waited_for_and_fails_nothing(dags, good, ledger):
+    running = elsewhere(good, ledger, texts(*"abcdef"), lambda: time.sleep(0.3), concurrency=2)
+    done = dags.run(dags.load(f"ingest(items={texts(*'abcdef')}, concurrency=2)"))
     running.join()
     xcom = done.task.xcom
     assert (done.state, done.task.try_number) == ("success", 1)
-    assert xcom["created"] + reports[0].created == posts(service) == 6
+    assert xcom["created"] + running.created == posts(good) == 6
     assert xcom["created"] + xcom["unchanged"] == 6
     assert xcom["elsewhere"] == 0
 
 
-def test_what_is_elsewhere_for_too_long_is_reported_and_fails_nothing(dags, service, ledger):
-    service.holds = "held"
-
-    def other():
-        with Client(KEY, service.server.url, timeout=60) as client:
-            item = Text(name="held", content="of held")
-            ingest(client, [item], collections="col_1", ledger=Ledger(ledger))
-
-    running = threading.Thread(target=other)
-    running.start()
-    assert service.holding.wait(20)
+def test_what_is_elsewhere_for_too_long_is_reported_and_fails_nothing(dags, good, ledger):
+    holding, go_on = threading.Event(), threading.Event()
+    running = elsewhere(good, ledger, texts("held"), lambda: (holding.set(), go_on.wait(60)))
+    assert holding.wait(20)
     done = dags.run(dags.load(f"ingest(items={texts('held', 'b')}, wait=0.5)"))
-    service.go_on.set()
+    go_on.set()
     running.join()
     assert done.state == "success", done.log
     assert (done.task.xcom["created"], done.task.xcom["elsewhere"]) == (1, 1)
@@ -226,12 +205,12 @@ def events():
 
 
 @pytest.fixture
-def night(dags, service):
+def night(dags, good):
     """`night(names, …)`: one run with these texts, and the asset events that it caused."""
 
     def run(names, outlets, dag="fed", **options):
         given = "".join(f", {name}={value!r}" for name, value in options.items())
-        given += f", outlets={outlets.format(port=service.server.port)}"
+        given += f", outlets={outlets}"
         body = f"ingest(items={texts(*names)}{given})"
         before = len(events())
         done = dags.run(dags.load(body, name=dag), logical_date=datetime.now(UTC))
@@ -240,13 +219,13 @@ def night(dags, service):
     return run
 
 
-STATIC = "[Asset('knowledgebot://127.0.0.1:{port}/col_1'), Asset('x-house://handbook')]"
+STATIC = "[Asset('knowledgebot://service.test/col_1'), Asset('x-house://handbook')]"
 ALIAS = "[AssetAlias('fed')]"
 
 
 @pytest.mark.parametrize("outlets", nightly([STATIC, ALIAS], but=1))
-def test_only_a_night_with_a_change_gives_its_outlets_an_event(night, service, outlets):
-    name = f"fed_{outlets[1:6].strip()}_{service.server.port}"
+def test_only_a_night_with_a_change_gives_its_outlets_an_event(night, good, outlets):
+    name = f"fed_{outlets[1:6].strip()}"
     _, first = night("ab", outlets, name)
     done, second = night("ab", outlets, name)
     _, third = night("abc", outlets, name)
@@ -254,7 +233,7 @@ def test_only_a_night_with_a_change_gives_its_outlets_an_event(night, service, o
     assert second == []
     assert done.state == "success"
     uri, extra = min(first)
-    assert uri == f"knowledgebot://127.0.0.1:{service.server.port}/col_1"
+    assert uri == "knowledgebot://service.test/col_1"
     assert extra == {
         "collections": ["col_1"],
         "created": 2,
@@ -270,13 +249,13 @@ def test_only_a_night_with_a_change_gives_its_outlets_an_event(night, service, o
 
 
 @pytest.mark.parametrize("outlets", nightly([STATIC, ALIAS], but=1))
-def test_what_red_nights_created_is_reported_by_the_first_green_one(night, service, outlets):
-    name = f"red_{outlets[1:6].strip()}_{service.server.port}"
-    service.refuses |= {"b"}
+def test_what_red_nights_created_is_reported_by_the_first_green_one(night, good, outlets):
+    name = f"red_{outlets[1:6].strip()}"
+    refuse(good, "b")
     for names in ("ab", "abc", "abc"):
         done, xcom = night(names, outlets, name)
         assert (done.state, xcom) == ("failed", [])
-    service.refuses.clear()
+    good.recover()
     done, xcom = night("ac", outlets, name)
     assert done.task.xcom["created"] == 0
     assert [one["changed_in_failed_runs"] for _, one in xcom] == [2] * outlets.count("Asset")
@@ -301,7 +280,7 @@ ingest(items=items, outlets=[AssetAlias("fed")], post_execute=fails, retries=RET
 
 
 @pytest.fixture
-def dated(dags, service):
+def dated(dags, good):
     """`dated(dag, names, date, …)`: how a run with these texts ended, and its events' changes."""
 
     def run(dag, names, date=True, **params):
@@ -320,11 +299,11 @@ def dated(dags, service):
     "dates",
     nightly([[True, False, False], [True] * 3, [False, True, False], [False, False, True]], but=1),
 )
-def test_what_a_red_run_changed_has_one_event_whichever_runs_have_a_date(dated, service, dates):
+def test_what_a_red_run_changed_has_one_event_whichever_runs_have_a_date(dated, good, dates):
     dag = dated.load()
     first, red, green = dates
     assert dated(dag, "a", first) == ("success", [(1, 0)])
-    service.refuses |= {"c"}
+    refuse(good, "c")
     assert dated(dag, "abc", red) == ("failed", [])
     assert dated(dag, "ab", green) == ("success", [(0, 1)])
     for date in (False, True):
@@ -341,18 +320,18 @@ def test_what_a_function_that_raised_had_created_is_told_and_has_an_event(dated,
     assert dated(dag, "a") == ("success", [])
 
 
-def test_a_try_that_failed_after_its_ingestion_loses_no_event(dated, service):
+def test_a_try_that_failed_after_its_ingestion_loses_no_event(dated, good):
     dag = dated.load(retries=1)
-    service.refuses |= {"b"}
+    refuse(good, "b")
     assert dated(dag, "ab") == ("failed", [])
     assert dated(dag, "ac", fails=1) == ("success", [(1, 1)])
     assert dated(dag, "ac", fails=1) == ("success", [])
 
 
-def test_what_a_killed_run_created_has_an_event(dated, dags, service, ledger):
+def test_what_a_killed_run_created_has_an_event(dated, dags, good, ledger):
     dag = dated.load()
     began = time.time() - 1000
-    with Client(KEY, service.server.url) as client:
+    with Client(KEY, URL) as client:
         item = Text(name="a", content="c")
         ingest(client, [item], collections="col_1", ledger=Ledger(ledger))
     entry = {"state": "running", "counts": {}, "began": began, "start": 0}
@@ -364,31 +343,28 @@ def test_what_a_killed_run_created_has_an_event(dated, dags, service, ledger):
     assert dated(dag, "a") == ("success", [])
 
 
-def test_a_task_that_hands_nothing_on_does_not_when_it_fails_either(dags, service):
-    service.refuses |= {"b"}
+def test_a_task_that_hands_nothing_on_does_not_when_it_fails_either(dags, good):
+    refuse(good, "b")
     done = dags.run(dags.load(f"ingest(items={texts('a', 'b')}, do_xcom_push=False)"))
     assert (done.state, done.task.xcom) == ("failed", None)
 
 
 def test_a_collection_that_was_not_fed_gets_no_event_and_another_host_a_warning(
-    night, service, caplog
+    night, good, caplog
 ):
-    outlets = (
-        "[Asset('knowledgebot://127.0.0.1:{port}/col_9'), Asset('knowledgebot://other/col_1')]"
-    )
-    _, result = night("ab", outlets, f"other_{service.server.port}")
+    outlets = "[Asset('knowledgebot://service.test/col_9'), Asset('knowledgebot://other/col_1')]"
+    _, result = night("ab", outlets, "other")
     assert [uri for uri, _ in result] == ["knowledgebot://other/col_1"]
     warnings = [one.getMessage() for one in caplog.records if "The outlet" in one.getMessage()]
     assert "col_9 gets no event" in warnings[0]
     assert "knowledgebot://other/col_1 has another host" in warnings[1]
 
 
-def test_collections_that_items_name_themselves_are_fed_too(dags, service):
+def test_collections_that_items_name_themselves_are_fed_too(dags, good):
     items = [{"name": "a", "content": "c", "collections": "col_2"}]
     before = len(events())
     done = dags.run(dags.load(f"ingest(items={items}, outlets={ALIAS})"))
     assert done.state == "success", done.log
-    port = service.server.port
     assert {uri for uri, _ in events()[before:]} == {
-        f"knowledgebot://127.0.0.1:{port}/{one}" for one in ("col_1", "col_2")
+        f"knowledgebot://service.test/{one}" for one in ("col_1", "col_2")
     }

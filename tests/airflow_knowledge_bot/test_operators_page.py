@@ -10,11 +10,11 @@ import pytest
 
 from airflow_knowledge_bot import operators, sensors
 from airflow_knowledge_bot.hooks import KnowledgeBotHook
+from answering_bot import URL
 from calls import KEY
 from in_process import OnAPort
 from knowledge_bot import Client
 from knowledge_bot.ingest import Ledger, Text, ingest
-from scripted_server import close
 
 FOLDER = Path(__file__).parents[2] / "docs" / "airflow"
 PAGE = (FOLDER / "operators.md").read_text(encoding="utf-8")
@@ -150,10 +150,10 @@ def test_its_dags_run_and_hand_on_what_it_says(run):
         assert "send_message" in ran["helped", "agent"][1]
 
 
-def test_what_the_resolve_operator_hands_on(scripted, ledger):
-    server = scripted(close)
+def test_what_the_resolve_operator_hands_on(service, ledger):
+    service.lose_next_answer(times=2)
     items = [Text(name=name, content=name) for name in ("a", "b")]
-    with Client(KEY, server.url, timeout=2) as client:
+    with Client(KEY, URL) as client:
         ingest(client, items, collections="col_1", ledger=Ledger(ledger))
     settling = operators.KnowledgeBotResolveOperator(
         task_id="settle", ledger_conn_id="ledger", outcome="created", items=["a"]

@@ -1,7 +1,6 @@
 """The sensor in its three modes."""
 
 import time
-from functools import partial
 
 import pytest
 from airflow.exceptions import (  # where Airflow 3.1 has them, too
@@ -14,13 +13,10 @@ from airflow.exceptions import (  # where Airflow 3.1 has them, too
 from airflow.sdk.module_loading import import_string
 
 from airflow_knowledge_bot.sensors import KnowledgeBotPingSensor
-from scripted_server import answer, close, silence
+from answering_bot import URL, TaskInstance
+from failures import status
 
-
-@pytest.fixture
-def scripted(scripted):
-    """Servers whose replies are to pings."""
-    return partial(scripted, on_ping=None)
+PING = {"where": lambda request: request.is_ping}
 
 
 def sensor(**options):
@@ -29,23 +25,26 @@ def sensor(**options):
 
 
 @pytest.mark.parametrize(
-    "reply", [answer(500), answer(502), answer(503), answer(429), close, silence]
+    "happens",
+    [
+        *[status(number, **PING) for number in (500, 502, 503, 429)],
+        lambda service: service.lose_next_answer(**PING),
+        lambda service: service.time_out_next(**PING),
+    ],
 )
-def test_a_passing_failure_means_not_yet(connect, scripted, reply):
-    server = scripted(reply, answer(body="pong"))
-    connect(server.url, max_retries=0, timeout=0.3 if reply is silence else 30)
+def test_a_passing_failure_means_not_yet(good, happens):
+    happens(good)
     assert sensor().poke({}) is False
-    connect(server.url, max_retries=0)
     assert sensor().poke({}) is True
 
 
 @pytest.mark.parametrize("status", [302, 400, 401, 403, 404])
-def test_what_waiting_cannot_mend_fails_at_once(connect, scripted, status):
-    server = scripted(answer(status))
-    connect(server.url)
+def test_what_waiting_cannot_mend_fails_at_once(connect, service, status):
+    connect(URL)
+    service.answer_next(status, times=None, **PING)
     with pytest.raises(AirflowFailException, match=str(status)):
         sensor().execute({})
-    assert len(server.requests) == 1
+    assert len(service.pings) == 1
 
 
 @pytest.mark.parametrize(
@@ -63,22 +62,16 @@ def test_a_connection_that_cannot_work_fails_at_once(connect, conn_id, host, sai
         sensor(knowledge_bot_conn_id=conn_id).execute({})
 
 
-def test_a_wait_that_was_too_long_times_out_or_skips(connect, scripted):
-    connect(scripted(answer(503)).url, max_retries=0)
+def test_a_wait_that_was_too_long_times_out_or_skips(good):
+    good.fail_next(503, times=None, **PING)
     with pytest.raises(AirflowSensorTimeout):
         sensor(timeout=0.2).execute({})
     with pytest.raises(AirflowSkipException):
         sensor(timeout=0.2, soft_fail=True).execute({})
 
 
-def test_a_rescheduled_sensor_gives_its_slot_back(connect, scripted):
-    class TaskInstance:
-        """What Airflow's task runner hands to a sensor that is rescheduled."""
-
-        def get_first_reschedule_date(self, context):
-            return None
-
-    connect(scripted(answer(503), answer(body="pong")).url, max_retries=0)
+def test_a_rescheduled_sensor_gives_its_slot_back(good):
+    good.fail_next(503, **PING)
     waiting = sensor(mode="reschedule")
     with pytest.raises(AirflowRescheduleException):
         waiting.execute({"ti": TaskInstance()})

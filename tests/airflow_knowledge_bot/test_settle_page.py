@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from calls import KEY, SOURCE
+from answering_bot import URL
+from calls import KEY
 from knowledge_bot import Client
 from knowledge_bot.ingest import Ledger, Text, ingest
-from scripted_server import answer, close
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "airflow"
@@ -25,21 +25,10 @@ ITEMS = [Text(name=key.rpartition("/")[2], content=key, key=key) for key in KEYS
 
 
 @pytest.fixture
-def service(scripted):
-    """A service whose answers are lost while `service.is_down`."""
-
-    def reply(received):
-        return close if server.is_down else answer(body={"value": SOURCE})
-
-    server = scripted(reply_to=reply)
-    server.is_down = True
-    return server
-
-
-@pytest.fixture
 def unknown(service, ledger):
     """A ledger with three items whose answers were lost."""
-    with Client(KEY, service.url, timeout=2) as client:
+    service.lose_next_answer(times=3)
+    with Client(KEY, URL) as client:
         assert ingest(client, ITEMS, collections="col_1", ledger=Ledger(ledger)).unknown == 3
     return Ledger(ledger)
 
@@ -79,9 +68,7 @@ def test_its_dag_names_sources(dags, unknown):
     assert [sources[key] for key in KEYS] == ["src_42", None, None]
 
 
-def test_its_shell_settles_all_and_the_next_run_sends_what_was_not_created(
-    unknown, service, ledger
-):
+def test_its_shell_settles_all_and_the_next_run_sends_what_was_not_created(unknown, ledger):
     done = subprocess.run(
         ["bash", "-ec", SHELL.replace("/var/lib/airflow/ledger.db", str(ledger))],
         env=os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"},
@@ -94,8 +81,7 @@ def test_its_shell_settles_all_and_the_next_run_sends_what_was_not_created(
     assert states(unknown) == dict(zip(KEYS, ("created", "created", "refused"), strict=True))
     assert next(one.source_id for one in unknown.entries() if one.key == KEYS[0]) == "src_42"
 
-    service.is_down = False
-    with Client(KEY, service.url) as client:
+    with Client(KEY, URL) as client:
         report = ingest(client, ITEMS, collections="col_1", ledger=Ledger(ledger))
     assert (report.created, report.unchanged, report.ok) == (1, 2, True)
 

@@ -9,23 +9,18 @@ import pytest
 from airflow_knowledge_bot._compat import AirflowFailException
 from airflow_knowledge_bot.ledgers import KnowledgeBotLedgerHook, ledger_of
 from airflow_knowledge_bot.operators import KnowledgeBotResolveOperator
-from calls import KEY, SOURCE
+from answering_bot import URL
+from calls import KEY
 from knowledge_bot import Client
 from knowledge_bot.ingest import Ledger, LedgerError, Text, ingest
-from scripted_server import answer, close
 
 
 @pytest.fixture
-def unknown(scripted, ledger):
+def unknown(service, ledger):
     """A ledger with three items whose answers were lost, and one that is created."""
-
-    def reply(received):
-        name = received.json()["value"]["name"]
-        return answer(body={"value": SOURCE}) if name == "fine" else close
-
-    server = scripted(reply_to=reply)
+    service.lose_next_answer(times=3)
     items = [Text(name=name, content=name) for name in ("a", "b", "c", "fine")]
-    with Client(KEY, server.url, timeout=2) as client:
+    with Client(KEY, URL) as client:
         report = ingest(client, items, collections="col_1", ledger=Ledger(ledger), concurrency=1)
     assert (report.unknown, report.created) == (3, 1)
     return Ledger(ledger)
@@ -113,9 +108,7 @@ def test_a_database_makes_it_postgresql_and_a_path_alone_a_file(connection):
         ledger_of("kept")
 
 
-def test_the_test_button_names_what_is_missing_or_no_ledger(
-    connection,
-):
+def test_the_test_button_names_what_is_missing_or_no_ledger(connection):
     connection(host=__file__)
     for conn_id, said in (("kept", "is not"), ("missing", "a connection that does not exist")):
         ok, text = KnowledgeBotLedgerHook(conn_id).test_connection()
