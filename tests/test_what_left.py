@@ -12,9 +12,7 @@ from knowledge_bot.cli import main
 from knowledge_bot.conversations import Conversations, Heads
 from knowledge_bot.ingest import Ledger, ingest
 
-COMMANDS = [
-    *("conformance", "man", "search", "completion", "logout", "profiles", "ledger copy a b"),
-]
+COMMANDS = ["conformance", "man", "search", "completion", "logout", "profiles", "ledger copy a b"]
 OPTIONS = {
     "check bot_1 questions.toml": ["--baseline", "--ledger"],
     "ask bot_1 When?": ["--ledger"],

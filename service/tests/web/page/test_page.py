@@ -217,6 +217,7 @@ async def test_a_page_a_text_and_a_file_become_ready_and_are_named_by_answers(
 async def test_a_conversation_goes_on_until_a_new_one_is_started(browser, own):
     with client_of(own) as http:
         add_text(http, "Lighthouse", "The lighthouse of Rua was built in 1874 by Ana Sousa.")
+        own.wait_until_ready()
         async with visiting(browser, own) as visit:
             await visit.page.get_by_role("link", name="Chat").click()
             first = await visit.ask("Who built the lighthouse of Rua?")
