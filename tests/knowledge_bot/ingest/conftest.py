@@ -15,9 +15,10 @@ from urllib.parse import SplitResult, urlsplit
 import pytest
 
 from calls import KEY
+from ingest_texts import texts
 from knowledge_bot import AsyncClient, Client
-from knowledge_bot.ingest import Ledger, Report, aingest, ingest
-from scripted_server import Received, Reply, ScriptedServer, answer
+from knowledge_bot.ingest import Ledger, Report, Text, aingest, ingest
+from scripted_server import Received, Reply, ScriptedServer, answer, reset
 
 Judge = Callable[[str, int], Reply | None]
 """Given a source's name and how often it came, a reply that creates nothing, or None."""
@@ -122,6 +123,34 @@ def ledger_address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.fixture
 def ledger(tmp_path: Path) -> Ledger:
     return Ledger(tmp_path / "ledger.db")
+
+
+@pytest.fixture
+def filled_with(send: Callable[..., Report], service: Service) -> Callable[[Ledger], Ledger]:
+    """`filled_with(ledger)`: with an item of each state, one gone and one superseded source."""
+
+    def fill(ledger: Ledger) -> Ledger:
+        options: Any = {"ledger": ledger, "origin": "handbook", "concurrency": 1}
+        send([*texts(2), Text(name="left", content="left")], **options)
+        refusal = answer(400, {"code": "no", "message": "not so"})
+        service.judge = lambda name, times: {"lost": reset, "bad": refusal}.get(name)
+        changed = [Text(name="t1", content="changed")]
+        send([*texts(1), *changed, *(Text(name=n, content=n) for n in ("lost", "bad"))], **options)
+        service.judge = lambda name, times: None
+        return ledger
+
+    return fill
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder of six files, and four more in a folder below."""
+    folder = tmp_path / "handbook"
+    for name in [f"{n}.md" for n in range(6)] + [f"archive/{n}.md" for n in range(4)]:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"The text of {name}.")
+    return folder
 
 
 @pytest.fixture

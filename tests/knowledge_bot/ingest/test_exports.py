@@ -13,7 +13,6 @@ import pytest
 
 from ingest_texts import texts
 from knowledge_bot.ingest import Ledger, LedgerError, Text, WebPage
-from scripted_server import answer, reset
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -33,20 +32,12 @@ def place(request, tmp_path) -> Callable[[str], str]:
 
 
 @pytest.fixture
-def filled(send, service, place) -> Callable[[str], Ledger]:
-    """`filled(kind)`: a ledger with items of each state, one gone and one superseded source."""
+def filled(send, filled_with, place) -> Callable[[str], Ledger]:
+    """`filled(kind)`: a ledger of all kinds of items, in two collections, and a note."""
 
     def fill(kind: str) -> Ledger:
-        ledger = Ledger(place(kind))
-        options = {"ledger": ledger, "origin": "handbook", "concurrency": 1}
-        send([*texts(2), Text(name="left", content="left")], **options)
+        ledger = filled_with(Ledger(place(kind)))
         send(texts(2), ledger=ledger, collections="col_2")
-        refusal = answer(400, {"code": "no", "message": "not so"})
-        service.judge = lambda name, times: {"lost": reset, "bad": refusal}.get(name)
-        items = [*texts(1), Text(name="t1", content="changed")]
-        items += [Text(name=name, content=name) for name in ("lost", "bad")]
-        send(items, **options)
-        service.judge = lambda name, times: None
         ledger.note("a task", lambda note: note.update(told=['"quoted"', "ä"]))
         return ledger
 

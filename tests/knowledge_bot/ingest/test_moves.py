@@ -15,16 +15,6 @@ def ledger(ledger_address: str) -> Ledger:
 
 
 @pytest.fixture
-def folder(tmp_path):
-    folder = tmp_path / "handbook"
-    for name in [f"{n}.md" for n in range(6)] + [f"archive/{n}.md" for n in range(4)]:
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"The text of {name}.")
-    return folder
-
-
-@pytest.fixture
 def night(send, ledger, folder):
     def go(**options):
         place = from_folder(folder, origin="handbook")

@@ -52,16 +52,6 @@ def night(service, ledger):
     return go
 
 
-@pytest.fixture
-def folder(tmp_path):
-    folder = tmp_path / "handbook"
-    for name in [f"{n}.md" for n in range(6)] + [f"archive/{n}.md" for n in range(4)]:
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"The text of {name}.")
-    return folder
-
-
 def texts(*names: object, content: str = "About {}.") -> list[Text]:
     return [Text(name=f"t{name}", content=content.format(name)) for name in names]
 

@@ -11,7 +11,7 @@ import pytest
 
 from ingest_texts import texts
 from knowledge_bot.ingest import Ledger, LedgerError, Text
-from scripted_server import answer, reset
+from scripted_server import reset
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -19,7 +19,6 @@ CLAIMED_BY_THE_DEAD = (
     "INSERT INTO kbot_claims (id, run, scope, key, kind, claimed_at) "
     "SELECT id, 7, scope, key, kind, 1 FROM kbot_items WHERE key = 't1'"
 )
-REFUSAL = answer(400, {"code": "no", "message": "not so"})
 
 
 @pytest.fixture
@@ -28,16 +27,8 @@ def ledger(ledger_address: str) -> Ledger:
 
 
 @pytest.fixture
-def filled(send, service, ledger):
-    """A ledger with one item of each state, one gone and one superseded source."""
-    options = {"ledger": ledger, "origin": "handbook", "concurrency": 1}
-    send([*texts(2), Text(name="left", content="left")], **options)
-    service.judge = lambda name, times: {"lost": reset, "bad": REFUSAL}.get(name)
-    items = [*texts(1), Text(name="t1", content="changed")]
-    items += [Text(name=name, content=name) for name in ("lost", "bad")]
-    send(items, **options)
-    service.judge = lambda name, times: None
-    return ledger
+def filled(filled_with, ledger):
+    return filled_with(ledger)
 
 
 def seen(ledger: Ledger) -> dict[str, list[str]]:
