@@ -32,6 +32,11 @@ class FolderError(Exception):
     """A data folder cannot be used, or not as it was asked. str() says why, and what to do."""
 
 
+def new_key() -> str:
+    """Return a key that nobody can guess, and no command takes for an option."""
+    return secrets.token_hex(24)
+
+
 class DataFolder:
     """A locked data folder; a context manager that unlocks it at the end.
 
@@ -80,7 +85,7 @@ class DataFolder:
             file.touch(mode=0o600)
         key = file.read_text(encoding="ascii").strip()
         if not key:
-            key = secrets.token_urlsafe(24)
+            key = new_key()
             file.write_text(key + "\n", encoding="ascii")
         return key
 

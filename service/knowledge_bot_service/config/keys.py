@@ -4,7 +4,6 @@ import hashlib
 import json
 import logging
 import os
-import secrets
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, date, datetime
@@ -13,7 +12,13 @@ from typing import Final
 
 from pydantic import Field, ValidationError
 
-from knowledge_bot_service.config.folder import KEYS, DataFolder, FolderError, give_to_owner
+from knowledge_bot_service.config.folder import (
+    KEYS,
+    DataFolder,
+    FolderError,
+    give_to_owner,
+    new_key,
+)
 from knowledge_bot_service.config.settings import (
     ROLES,
     KeyRights,
@@ -107,7 +112,7 @@ class KeyList:
 
     def make_own(self, name: str) -> str:
         """Make a key for a client in this process. It manages, and ends with the process."""
-        made = secrets.token_urlsafe(24)
+        made = new_key()
         self._add_own(name, made)
         return made
 
@@ -182,7 +187,7 @@ class StoredKeys:
             FolderError: a value is not valid, the name is taken in the folder, its last day is
                 over, or the folder cannot be written to.
         """
-        key = secrets.token_urlsafe(24)
+        key = new_key()
         rights = {"role": role, "expires": expires, "bots": bots, "collections": collections}
         try:
             made = Key.model_validate({"name": name, "sha256": _digest(key), **rights})

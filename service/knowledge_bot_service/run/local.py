@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import secrets
 import sqlite3
 import subprocess
 import sys
@@ -13,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, Self
 
-from knowledge_bot_service.config.folder import database_file
+from knowledge_bot_service.config.folder import database_file, new_key
 from knowledge_bot_service.config.settings import GIVEN_KEY, ServiceConfiguration, parse_settings
 from knowledge_bot_service.store.sources import SourceState, read_source_states
 
@@ -44,7 +43,7 @@ class _OnThisMachine:
         api_key: str | None = None,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
-        self.api_key = api_key or secrets.token_urlsafe(24)
+        self.api_key = api_key or new_key()
         more = dict(settings or {})
         own = {"name": GIVEN_KEY, "role": "manage", "key": self.api_key}
         more["keys"] = [own, *more.get("keys", ())]
