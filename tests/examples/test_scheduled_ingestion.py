@@ -18,6 +18,7 @@ def environment(environment):
     }
 
 
+@pytest.mark.slow  # .ci/run runs scripts/demo itself
 def test_the_runner_ingests_asks_prints_the_answers_and_leaves_nothing(alone):
     done = alone(RUNNER)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -23,6 +23,7 @@ from langchain_knowledge_bot.chat_models import ChatFields
 from langchain_knowledge_bot.collections import CollectionFields
 from langchain_knowledge_bot.retrievers import RetrieverFields
 from langchain_knowledge_bot.tools import ToolFields, ToolkitFields
+from nightly import nightly
 from numbering_bots import received
 from scripted_server import answer
 
@@ -81,7 +82,7 @@ def test_an_object_with_a_client_tells_what_the_client_has():
 
 
 @pytest.mark.parametrize("given", ["fields", "client"])
-@pytest.mark.parametrize("way", ["sync", "async"])
+@pytest.mark.parametrize("way", nightly(["sync", "async"], but=1))
 def test_configured_calls_share_one_connection(scripted, given, way):
     server = scripted(answer(body=MESSAGE))
     fields = {"api_key": KEY, "base_url": server.url}

@@ -20,6 +20,7 @@ MORE_OPEN_FILES = 8
 pytestmark = [pytest.mark.timeout(120), on_linux]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("loops_of_the_framework")
 def test_the_framework_s_own_loops_inside_many_running_ones_leave_no_files_open(scripted):
     # A blocking call of the framework awaits the retrievers in a loop of another thread.
