@@ -111,7 +111,8 @@ def send(service: Service) -> Callable[..., Report]:
     return go
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+# What its statements do in PostgreSQL, the tests of the ledger itself show in every run.
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def ledger_address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Where a ledger can be made, in either database."""
     if request.param == "sqlite":
