@@ -48,7 +48,7 @@ _LONGEST_RETRY_AFTER = 120.0
 _PATIENCE = 5.0
 
 # Exceptions of httpcore, httpx, httpx2 and aiohttp that mean that no byte of a request was sent. By
-# name, so that none of these libraries is loaded for it.
+# name, so that none of these libraries is loaded for it. The first two will not pass by themselves.
 _NO_ADDRESS = frozenset({"InvalidURL", "UnsupportedProtocol"})
 _BEFORE_SENDING = _NO_ADDRESS | frozenset(
     {
