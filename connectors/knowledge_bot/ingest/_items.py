@@ -1,7 +1,7 @@
 """What can be ingested: a web page, a text, a file.
 
-Within a service and a set of collections an item is identified by its `key`: the ledger compares it
-with what was last sent under the same key. A key should stay the same when the content changes.
+Within its origin an item is identified by its `key`: a run compares it with what was last sent
+under the same key. A key should stay the same when the content changes.
 """
 
 import hashlib
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TypeAlias
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, SecretStr
 
 from knowledge_bot._endpoints import Collections, Headers, collection_ids, header_list
-from knowledge_bot.ingest._listings import DIGEST_SIZE
 
 _PIECE = 1024 * 1024
+_UNSAID = bytes(8)
 
 
 def _collection_ids(value: Any) -> Any:
@@ -47,9 +47,10 @@ class _Item(BaseModel, frozen=True, extra="forbid", hide_input_in_errors=True):
 
     Attributes:
         collections: the collections it belongs to, instead of the run's.
-        key: identifies the item from run to run.
+        key: identifies the item within its origin, from run to run.
         version: a token that changes when the content does, such as an ETag or the time of the last
-            change. An item with the version that was sent last is unchanged, and is not read.
+            change, of at most 2,000 bytes. An item with the version that was sent last is
+            unchanged, and is not read.
     """
 
     collections: CollectionIds = None
@@ -61,8 +62,8 @@ class WebPage(_Item):
     """A web page, which the service scrapes.
 
     The page itself is not read here, so once created it counts as unchanged until its address, its
-    `version` or the names of its headers change. A version that appears or disappears is no change.
-    Nor is a new value of a header, such as a token.
+    `digest` or `version`, or the names of its headers change. One that appears or disappears is no
+    change. Nor is a new value of a header, such as a token.
 
     Attributes:
         name: the source's name.
@@ -70,6 +71,8 @@ class WebPage(_Item):
             access to the service or the ledger would see; use a header.
         headers: headers that the service sends while it scrapes, as a mapping or as `Header`
             objects. Their values may be secret: neither `repr` nor the ledger shows them.
+        digest: stands for what the page says, where somebody has read it. The `version` may then
+            differ from night to night, and the page is unchanged.
     """
 
     name: str = Field(min_length=1)
@@ -77,6 +80,7 @@ class WebPage(_Item):
     headers: Annotated[tuple[tuple[str, SecretStr], ...], BeforeValidator(_secret_headers)] = Field(
         default=(), repr=False
     )
+    digest: str | None = None
 
     if TYPE_CHECKING:  # it takes more types than it stores
 
@@ -86,6 +90,7 @@ class WebPage(_Item):
             name: str,
             url: str,
             headers: Headers | None = None,
+            digest: str | None = None,
             collections: Collections | None = None,
             key: str | None = None,
             version: str | None = None,
@@ -96,10 +101,15 @@ class WebPage(_Item):
         """The item's key."""
         return self.key or self.url
 
-    def digest(self) -> bytes:
-        """Return the hash of what would be sent, without the name."""
+    def content_digest(self) -> bytes:
+        """Return the hash of what would be sent, without the name.
+
+        The first half stands for the address and the headers, the second one for what the page
+        says: zeros, where nobody knows that.
+        """
         names = sorted(name.lower() for name, _ in self.headers)
-        return _digest("\0".join([self.url, self.version or "", *names]))
+        said = self.digest or self.version
+        return _digest("\0".join([self.url, *names]))[:8] + (_digest(said)[:8] if said else _UNSAID)
 
 
 class Text(_Item):
@@ -130,8 +140,8 @@ class Text(_Item):
         """The item's key."""
         return self.key or self.name
 
-    def digest(self) -> bytes:
-        """Return the hash of what would be sent, without the name."""
+    def content_digest(self) -> bytes:
+        """Return the SHA-256 of what would be sent, without the name."""
         return _digest(self.content)
 
 
@@ -173,20 +183,20 @@ class File(_Item):
         """The item's key."""
         return self.key or (os.path.realpath(self.path) if self.open is None else self.path)
 
-    def digest(self) -> bytes:
-        """Read the content and return its hash.
+    def content_digest(self) -> bytes:
+        """Read the content and return its SHA-256.
 
         Raises:
             OSError: it cannot be read.
         """
         if self.open is None:
             with open(self.path, "rb") as stream:  # noqa: PTH123 - as for `path`
-                return hashlib.file_digest(stream, "sha256").digest()[:DIGEST_SIZE]
+                return hashlib.file_digest(stream, "sha256").digest()
         with self.open() as stream:
             found = hashlib.sha256()
             while piece := stream.read(_PIECE):
                 found.update(piece)
-            return found.digest()[:DIGEST_SIZE]
+            return found.digest()
 
 
 Item: TypeAlias = File | Text | WebPage
@@ -194,4 +204,4 @@ Item: TypeAlias = File | Text | WebPage
 
 
 def _digest(text: str) -> bytes:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:DIGEST_SIZE]
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()

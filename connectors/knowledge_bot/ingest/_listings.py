@@ -11,10 +11,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-DIGEST_SIZE = 16
-"""Bytes kept of a SHA-256: enough to distinguish contents, and rows stay small."""
-
-
 @dataclass(frozen=True, slots=True)
 class Skipped:
     """Something that a source of items found and leaves out.
@@ -26,7 +22,7 @@ class Skipped:
             `report.invalid`, not in `report.skipped`.
         partial: whether it may hide further items, as a folder does that cannot be read; then
             nothing can be marked as gone.
-        gone: why the item with `name` as its key is no longer there, if the ledger has one:
+        gone: why the item with `name` as its key is no longer there, if one was sent before:
             `excluded` (it is there, and left out), `404` or `410`; `unread` if it may be there, so
             that it is not gone; empty if that says nothing.
     """

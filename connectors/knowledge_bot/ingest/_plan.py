@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from knowledge_bot._extensions import end_of_life, new_key
 from knowledge_bot.ingest._listings import (
-    DIGEST_SIZE,
     ListedFile,
     Listing,
     Skipped,
@@ -37,6 +36,8 @@ from knowledge_bot.ingest._store import (
 
 if TYPE_CHECKING:  # pydantic is slow to load, and a night without changes makes no item
     from knowledge_bot.ingest._items import Item
+
+DIGEST_SIZE = 16
 
 OnUnknown = Literal["hold", "resend"]
 """What to do with an item whose outcome is unknown: report it, or send it again."""
@@ -481,10 +482,10 @@ class Planner:
     def _is_same(item: Any, kind: str, version: str | None, digest: bytes) -> bool:
         """Return whether an item has a version or a content, without reading a file."""
         if kind == "webpage":  # its version is a part of its digest
-            return bool(item.digest() == digest)
+            return bool(item.content_digest()[:DIGEST_SIZE] == digest)
         given = item.version
         if given is None and kind == "text":
-            return bool(item.digest() == digest)
+            return bool(item.content_digest()[:DIGEST_SIZE] == digest)
         if given is None and kind == "file":
             given = version_of_file(item.path)
         return given is not None and given == version
@@ -548,7 +549,7 @@ class Planner:
         if job.kind == "file":
             self._read(job, planned, now)
         elif self._store is not None and not self._knows(job):
-            job.digest = item.digest()
+            job.digest = item.content_digest()[:DIGEST_SIZE]
         if job.kind == "object" and job.digest == _EMPTY:
             raise _UnusableItemError("skipped", f"{job.place} is empty")
 
@@ -675,7 +676,7 @@ def _if_unchanged(job: Job, row: Row) -> Row | None:
         return row
     known = row.version.split(_SEPARATOR) if row.version else []
     kept = (page.model_copy(update={"version": version}) for version in (*known, None))
-    if row.digest not in (each.digest() for each in kept):
+    if row.digest not in (each.content_digest() for each in kept):
         return None  # its address, its headers or its version changed
     if page.version is None or _instant(page.version) in map(_instant, known):
         return row
