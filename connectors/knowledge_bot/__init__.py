@@ -9,6 +9,7 @@ from knowledge_bot._lazy import lazy_names
 
 if TYPE_CHECKING:
     from knowledge_bot._client import AsyncChat, AsyncClient, Chat, Client
+    from knowledge_bot._sync import SyncMissing, SyncTouch
     from knowledge_bot._transports import AsyncTransport, HTTPRequest, HTTPResponse, Transport
     from knowledge_bot.errors import (
         APIError,
@@ -40,6 +41,11 @@ if TYPE_CHECKING:
         Passage,
         Source,
         SourceDetails,
+        SyncCompletion,
+        SyncEntry,
+        SyncOrigin,
+        SyncPut,
+        SyncSums,
     )
 
 __version__ = "0.2.0"
@@ -77,6 +83,13 @@ __all__ = [
     "ServerError",
     "Source",
     "SourceDetails",
+    "SyncCompletion",
+    "SyncEntry",
+    "SyncMissing",
+    "SyncOrigin",
+    "SyncPut",
+    "SyncSums",
+    "SyncTouch",
     "Transport",
     "UnexpectedResponseError",
     "UnsupportedError",
@@ -85,6 +98,7 @@ __all__ = [
 
 _HOMES = {
     "_client": ("AsyncChat", "AsyncClient", "Chat", "Client"),
+    "_sync": ("SyncMissing", "SyncTouch"),
     "_transports": ("AsyncTransport", "HTTPRequest", "HTTPResponse", "Transport"),
     "errors": tuple(name for name in __all__ if name.endswith(("Delivery", "Error", "Warning"))),
 }

@@ -25,6 +25,7 @@ from knowledge_bot._endpoints import AsyncDriver, Endpoints, Request, SyncDriver
 from knowledge_bot._extensions import Announced, announced_by
 from knowledge_bot._responses import ACCEPT_ENCODING, LARGEST_ANSWER, outcome_of
 from knowledge_bot._retries import Attempt, Failure, Steps, retry_policy
+from knowledge_bot._sync import SyncEndpoints
 from knowledge_bot._tracing import IS_WANTED, CallSpan, Tracing, active_tracing
 from knowledge_bot._transports import (
     STANDING_IN,
@@ -113,7 +114,7 @@ class _HttpcoreOnDemand:
             made.close()
 
 
-class _BaseClient(Endpoints, Generic[AnyTransport, AnyHTTPClient]):
+class _BaseClient(Endpoints, SyncEndpoints, Generic[AnyTransport, AnyHTTPClient]):
     """What both clients share: settings, derived clients, copies and pickles."""
 
     # What it sends with: by default, and with an `http_client`; of a `transport`, the protocol and

@@ -15,6 +15,7 @@ from collections.abc import (
     AsyncIterator,
     Callable,
     Coroutine,
+    Generator,
     Iterable,
     Iterator,
     Mapping,
@@ -65,6 +66,10 @@ Method: TypeAlias = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 
 _SEARCH = "/search"
 
+# POSTs that change nothing, and those that have no second effect.
+_ONLY_READ = frozenset({_SEARCH, "/sync/overlap"})
+_REPEATABLE = _ONLY_READ | {"/sync/touch", "/sync/complete"}
+
 # The requests that carry a key of idempotency, where the service announces that.
 _WITH_KEYS = ("/sources/webpage", "/sources/write", "/sources/upload", "/messages")
 
@@ -74,8 +79,8 @@ class Request(Generic[T]):
     """One call as a value.
 
     Attributes:
-        method: `GET` reads; `POST` creates something, each time it is sent; the others may be sent
-            twice.
+        method: `GET` reads; `POST` creates something, each time it is sent, but on some paths; the
+            others may be sent twice.
         path: below the base URL, quoted.
         read: parses the answer's body into the result; raises ValueError where it cannot.
         body: the JSON body, or None.
@@ -103,7 +108,12 @@ class Request(Generic[T]):
     @property
     def only_reads(self) -> bool:
         """Whether nothing changes by it, however often it is sent."""
-        return self.method == "GET" or self.path == _SEARCH
+        return self.method == "GET" or self.path in _ONLY_READ
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether it has no second effect, however often it is sent."""
+        return self.method != "POST" or self.path in _REPEATABLE
 
     def __post_init__(self) -> None:
         self.takes_key = self.method == "POST" and self.path in _WITH_KEYS
@@ -156,6 +166,56 @@ class endpoint(Generic[P, T]):  # noqa: N801 - used as a decorator
     def __get__(self, client: AsyncDriver, owner: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
     def __get__(self, client: Any, owner: type) -> Any:
         return self._build if client is None else MethodType(self._call, client)
+
+
+Steps: TypeAlias = Generator[Request[Any], Any, T]
+"""Yields requests, is sent the result of each, and returns that of the whole."""
+
+
+class sequence(Generic[P, T]):  # noqa: N801 - used as a decorator
+    """Makes a generator of requests a method of both clients: one call, of one result."""
+
+    def __init__(self, build: Callable[P, Steps[T]]) -> None:
+        self._build = build
+        self.__doc__ = build.__doc__
+        inspect.unwrap(build).__qualname__ = build.__name__  # as errors about arguments name it
+
+    @overload
+    def __get__(self, client: None, owner: type) -> Callable[P, Steps[T]]: ...
+    @overload
+    def __get__(self, client: SyncDriver, owner: type) -> Callable[P, T]: ...
+    @overload
+    def __get__(self, client: AsyncDriver, owner: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
+    def __get__(self, client: Any, owner: type) -> Any:
+        if client is None:
+            return self._build
+        run = _run if isinstance(client, SyncDriver) else _arun
+
+        @functools.wraps(self._build)
+        def call(*args: P.args, **kwargs: P.kwargs) -> Any:
+            return run(client, self._build(*args, **kwargs))
+
+        return call
+
+
+def _run(client: SyncDriver, steps: Steps[T]) -> T:
+    result: Any = None
+    while True:
+        try:
+            request = steps.send(result)
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return] # the generator returns T
+        result = client._call(request)  # noqa: SLF001 - the drivers' one method
+
+
+async def _arun(client: AsyncDriver, steps: Steps[T]) -> T:
+    result: Any = None
+    while True:
+        try:
+            request = steps.send(result)
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return] # the generator returns T
+        result = await client._call(request)  # noqa: SLF001 - as above
 
 
 class Page(Generic[T]):
@@ -245,7 +305,7 @@ class Endpoints:
             The parameters of each extension by its name, for example `{"idempotency": {"lifetime":
             604800}, "sources": {"manage": True}}`; read-only, empty where nothing is announced.
         """
-        return Request("GET", PING, _read_nothing, needs=ANNOUNCEMENT)
+        return Request("GET", PING, read_nothing, needs=ANNOUNCEMENT)
 
     @endpoint
     @staticmethod
@@ -293,7 +353,7 @@ class Endpoints:
         Returns:
             The source, usually `pending`: the service reads the page later.
         """
-        fields = _page_fields(name, collections, url, headers)
+        fields = page_fields(name, collections, url, headers)
         return _post("/sources/webpage", fields, _read_source, idempotency_key)
 
     @endpoint
@@ -312,7 +372,7 @@ class Endpoints:
         Returns:
             The source, usually `pending`.
         """
-        fields = _text_fields(name, collections, content)
+        fields = text_fields(name, collections, content)
         return _post("/sources/write", fields, _read_source, idempotency_key)
 
     @endpoint
@@ -427,7 +487,7 @@ class Endpoints:
             UnsupportedError: the service does not announce `sources`.
             NotFoundError: there is no such source.
         """
-        return Request("GET", _source_path(source_id), _read_details, needs=("sources",))
+        return Request("GET", _source_path(source_id), read_details, needs=("sources",))
 
     @endpoint
     @staticmethod
@@ -481,11 +541,9 @@ class Endpoints:
                     "collections",
                     "they change with a new content, url or file; without one, only the name does",
                 )
-            renamed = _json("PATCH", path, {"name": non_empty_text("name", name)})
+            renamed = json_body("PATCH", path, {"name": non_empty_text("name", name)})
             needs += ("rename",)
-            return Request(
-                "PATCH", path, _read_details, renamed, None, needs, revision_of(revision)
-            )
+            return Request("PATCH", path, read_details, renamed, None, needs, revision_of(revision))
         if collections is None:
             raise ConfigurationError.of("collections", "name at least one collection")
         upload: Upload | None = None
@@ -501,11 +559,11 @@ class Endpoints:
             )
         elif url is not None:
             path += "/webpage"
-            body = _json("PUT", path, _page_fields(name, collections, url, headers))
+            body = json_body("PUT", path, page_fields(name, collections, url, headers))
         else:
             path += "/write"
-            body = _json("PUT", path, _text_fields(name, collections, content))
-        return Request("PUT", path, _read_details, body, upload, needs, revision_of(revision))
+            body = json_body("PUT", path, text_fields(name, collections, content))
+        return Request("PUT", path, read_details, body, upload, needs, revision_of(revision))
 
     @endpoint
     @staticmethod
@@ -524,7 +582,7 @@ class Endpoints:
         return Request(
             "DELETE",
             _source_path(source_id),
-            _read_nothing,
+            read_nothing,
             needs=("sources", "manage"),
             if_match=revision_of(revision),
             done_if=(UNKNOWN_SOURCE,),
@@ -564,7 +622,7 @@ class Endpoints:
             fields["bot_id"] = identifier("bot_id", bot_id, "bot_")
         if collections is not None:
             fields["collections"] = collection_ids(collections)
-        body = _json("POST", _SEARCH, fields)
+        body = json_body("POST", _SEARCH, fields)
         return Request("POST", _SEARCH, _read_passages, body, needs=("passages",))
 
     @endpoint
@@ -594,6 +652,9 @@ UNKNOWN_SOURCE = "unknown_source"
 UNKNOWN_PASSAGE = "unknown_passage"
 """The same for a passage."""
 
+UNKNOWN_ORIGIN = "unknown_origin"
+"""The same for an origin."""
+
 MOST_PASSAGES = 40
 """Of one search, as many as the extension allows."""
 
@@ -604,7 +665,7 @@ _PAGE = 500
 def _post(
     path: str, fields: Mapping[str, Any], read: Callable[[bytes], T], key: str | None
 ) -> Request[T]:
-    return _keyed(Request("POST", path, read, _json("POST", path, fields)), key)
+    return _keyed(Request("POST", path, read, json_body("POST", path, fields)), key)
 
 
 def _keyed(request: Request[T], key: str | None) -> Request[T]:
@@ -613,7 +674,7 @@ def _keyed(request: Request[T], key: str | None) -> Request[T]:
     return request
 
 
-def _json(method: str, path: str, fields: Mapping[str, Any]) -> bytes:
+def json_body(method: str, path: str, fields: Mapping[str, Any]) -> bytes:
     from pydantic_core import PydanticSerializationError, to_json  # slow to load
 
     try:
@@ -625,11 +686,11 @@ def _json(method: str, path: str, fields: Mapping[str, Any]) -> bytes:
         ) from None
 
 
-def _text_fields(name: str, collections: Collections, content: object) -> dict[str, Any]:
+def text_fields(name: str, collections: Collections, content: object) -> dict[str, Any]:
     return {**source_fields(name, collections), "content": non_empty_text("content", content)}
 
 
-def _page_fields(
+def page_fields(
     name: str, collections: Collections, url: str, headers: Headers | None
 ) -> dict[str, Any]:
     fields = {**source_fields(name, collections), "url": absolute_address(url)}
@@ -642,7 +703,7 @@ def _source_path(source_id: str) -> str:
     return f"/sources/{quote(identifier('source_id', source_id, 'src_'), safe='')}"
 
 
-def _reader(model: str, *, listed: bool = False, paged: bool = False) -> Callable[[bytes], Any]:
+def reader(model: str, *, listed: bool = False, paged: bool = False) -> Callable[[bytes], Any]:
     """Return a parser of answers into a model, wrapped in `value` or bare (section 4)."""
 
     @functools.cache
@@ -658,7 +719,7 @@ def _reader(model: str, *, listed: bool = False, paged: bool = False) -> Callabl
 
     def read(body: bytes) -> Any:
         parse, validate = parsers()
-        answer = _unwrapped(parse(body))
+        answer = unwrapped(parse(body))
         if not listed:
             return validate(answer)
         if not isinstance(answer, dict) or "data" not in answer:
@@ -672,20 +733,20 @@ def _reader(model: str, *, listed: bool = False, paged: bool = False) -> Callabl
     return read
 
 
-def _unwrapped(answer: Any) -> Any:
+def unwrapped(answer: Any) -> Any:
     # No documented object has a field `value`.
     return answer["value"] if isinstance(answer, dict) and "value" in answer else answer
 
 
-_read_collections = _reader("Collection", listed=True)
-_read_bots = _reader("Bot", listed=True)
-_read_conversations = _reader("Conversation", listed=True)
-_read_source = _reader("Source")
-_read_message = _reader("Message")
-_read_details = _reader("SourceDetails")
-_read_passage = _reader("Passage")
-_read_passages = _reader("Passage", listed=True)
-_read_page_of_sources = _reader("SourceDetails", listed=True, paged=True)
+_read_collections = reader("Collection", listed=True)
+_read_bots = reader("Bot", listed=True)
+_read_conversations = reader("Conversation", listed=True)
+_read_source = reader("Source")
+_read_message = reader("Message")
+read_details = reader("SourceDetails")
+_read_passage = reader("Passage")
+_read_passages = reader("Passage", listed=True)
+_read_page_of_sources = reader("SourceDetails", listed=True, paged=True)
 
 
 def read_source_reference(body: bytes) -> tuple[str, str | None]:
@@ -695,7 +756,7 @@ def read_source_reference(body: bytes) -> tuple[str, str | None]:
     """
     import json
 
-    answer = _unwrapped(json.loads(body))
+    answer = unwrapped(json.loads(body))
     fields = answer if isinstance(answer, dict) else {}
     found, revision = fields.get("id"), fields.get("revision")
     if not isinstance(found, str) or not found:
@@ -703,7 +764,7 @@ def read_source_reference(body: bytes) -> tuple[str, str | None]:
     return found, revision if isinstance(revision, str) else None
 
 
-def _read_nothing(_body: bytes) -> Any:
+def read_nothing(_body: bytes) -> Any:
     return None
 
 
@@ -712,7 +773,7 @@ def read_pong(body: bytes) -> Literal[True]:
 
     # Shown as a JSON string and as plain text (section 4, GET /ping).
     text = body.decode("utf-8").strip()
-    answer = _unwrapped(json.loads(text)) if text[:1] in ('"', "{") else text
+    answer = unwrapped(json.loads(text)) if text[:1] in ('"', "{") else text
     if answer != "pong":
         raise ValueError("it does not say pong")
     return True

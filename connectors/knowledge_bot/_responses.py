@@ -9,7 +9,7 @@ import zlib
 from typing import TypeVar
 
 from knowledge_bot._configuration import Secret
-from knowledge_bot._endpoints import UNKNOWN_SOURCE, Request
+from knowledge_bot._endpoints import UNKNOWN_ORIGIN, UNKNOWN_SOURCE, Request
 from knowledge_bot._transports import Destination, HTTPResponse
 from knowledge_bot.errors import (
     _KEY_IN_USE,
@@ -61,7 +61,10 @@ _ADVICE_BY_CODE = {
     "idempotency_key_expired": "Its key is too old to tell whether it was used: look there first",
 }
 
-_CODES = frozenset({*_ADVICE_BY_CODE, UNKNOWN_SOURCE, "revision_changed"})
+_CODES = frozenset(
+    {*_ADVICE_BY_CODE, UNKNOWN_SOURCE, UNKNOWN_ORIGIN, "revision_changed"}
+    | {"entry_moved_on", "digest_mismatch", "origin_exists"}
+)
 
 # Answers from before the key of idempotency is looked at.
 _BEFORE_THE_KEY = frozenset({401, 403, 408, 429})
@@ -143,7 +146,7 @@ def outcome_of(request: Request[T], delivery: Delivery) -> str:
         return "Nothing was changed by asking"
     if delivery is Delivery.REFUSED:
         return "The service did not act on it"
-    if request.method != "POST":
+    if request.repeatable:
         return "The service may have acted on it; sent again, it has no second effect"
     if request.idempotency_key is not None:
         return (

@@ -19,6 +19,7 @@ from knowledge_bot._configuration import Configuration
 from knowledge_bot._endpoints import (
     ANNOUNCEMENT,
     PING,
+    UNKNOWN_ORIGIN,
     UNKNOWN_PASSAGE,
     UNKNOWN_SOURCE,
     Request,
@@ -213,7 +214,7 @@ def _notice_refusal(request: Request[Any], error: KnowledgeBotError, announced: 
         request.needs
         and isinstance(error, APIError)
         and error.status_code in (404, 405, 501)
-        and error.code not in (UNKNOWN_SOURCE, UNKNOWN_PASSAGE)
+        and error.code not in (UNKNOWN_SOURCE, UNKNOWN_PASSAGE, UNKNOWN_ORIGIN)
     ):
         announced.forget()
 
@@ -227,8 +228,8 @@ def may_be_sent_again(request: Request[T], error: KnowledgeBotError) -> bool:
     """Return whether sending the request again is safe, and may succeed."""
     if not error.may_pass or (request.upload is not None and not request.upload.replayable):
         return False
-    harmless = request.method != "POST" or request.only_reads
-    return error.delivery is not Delivery.UNKNOWN or harmless or request.idempotency_key is not None
+    harmless = request.repeatable or request.idempotency_key is not None
+    return harmless or error.delivery is not Delivery.UNKNOWN
 
 
 class _Waiting:

@@ -10,7 +10,7 @@ import io
 import os
 import re
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Literal
 
@@ -42,23 +42,26 @@ _CONTENT_TYPE = re.compile(
 class Upload:
     """A file to send and the form fields beside it; `open` makes the body of one attempt."""
 
-    fields: Mapping[str, str | Sequence[str]]
+    fields: Mapping[str, Any]
     file: UploadFile
     filename: str
     content_type: str
     on_progress: OnProgress | None
     start: int | None
     """Where a file object stood, so that every attempt begins there; None: it cannot be rewound."""
+    only_as: UploadEncoding | None = None
+    """How its fields are sent, whatever the client's `upload_encoding` is."""
 
     @classmethod
     def prepare(
         cls,
-        fields: Mapping[str, str | Sequence[str]],
+        fields: Mapping[str, Any],
         file: UploadFile,
         *,
         filename: str | None,
         content_type: str | None,
         on_progress: OnProgress | None,
+        only_as: UploadEncoding | None = None,
     ) -> "Upload":
         """Check the arguments of an upload; the file itself is not touched before `open`.
 
@@ -89,7 +92,7 @@ class Upload:
             raise ConfigurationError.expected("on_progress", "a function", on_progress)
         if not _CONTENT_TYPE.fullmatch(content_type):
             raise ConfigurationError.of("content_type", f"{content_type!r} is not a media type")
-        return cls(fields, file, name, content_type, on_progress, start)
+        return cls(fields, file, name, content_type, on_progress, start, only_as)
 
     @property
     def replayable(self) -> bool:
@@ -111,6 +114,7 @@ class Upload:
             ConfigurationError: the file cannot be read, is not a file, is empty, or changed while
                 it was read.
         """
+        encoding = self.only_as or encoding
         if self.in_memory:
             at_hand: Any = self.file
             return Body(self, bytes(at_hand), encoding)

@@ -4,10 +4,11 @@ Field names are the interface's own (section 2). Fields it does not name are kep
 of a newer service loses nothing on its way through.
 """
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, PlainSerializer
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, PlainSerializer
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -112,6 +113,89 @@ class Passage(Model, frozen=True):
     """Higher for what fits better, among the passages of one search; None for one looked up."""
     found: bool | None = None
     """False where none of the search is about the question's subject; None: that is not said."""
+
+
+def _sums(given: object) -> object:
+    """Read the sums of the 256 buckets, each 16 hexadecimal digits."""
+    if not isinstance(given, list) or len(given) != 256:
+        raise ValueError("expected the sums of 256 buckets")
+    if not all(isinstance(one, str) and re.fullmatch("[0-9a-f]{16}", one) for one in given):
+        raise ValueError("expected sums of 16 hexadecimal digits")
+    return tuple(int(one, 16) for one in given)
+
+
+_Count = Annotated[int, Field(ge=0)]
+
+
+class SyncSums(Model, frozen=True):
+    """What a service that announces `sync` holds of an origin, in short."""
+
+    known: bool
+    """Whether it knows the origin."""
+    count: _Count
+    """How many entries it has of it."""
+    sums: Annotated[tuple[int, ...], BeforeValidator(_sums)]
+    """The sum of the marks of each of 256 buckets, modulo 2^64."""
+    pending: _Count = 0
+    """How many of its sources are not read yet."""
+    failed: _Count = 0
+    """How many of them could not be read."""
+    untold: _Count = 0
+    """How many of the latter have a reason that nobody was told."""
+    completed_at: Timestamp | None = None
+    """When the origin was completed last, in UTC."""
+    note: str | None = None
+    """What the last completion left for the next run."""
+
+
+class SyncEntry(Model, frozen=True):
+    """An item of an origin as the service holds it."""
+
+    key: str
+    """Names the item within its origin."""
+    version: str | None = None
+    """The client's own; opaque."""
+    digest: str
+    """The client's own, of the content."""
+    source_id: str
+    """`src_…`."""
+    status: str
+    """The source's: `pending`, `processing`, `ready` or `failed`."""
+    reason: str | None = None
+    """Why it failed."""
+    told: bool = False
+    """Whether that reason was told."""
+
+
+class SyncPut(Model, frozen=True):
+    """What a put came to."""
+
+    outcome: str
+    """`created`, `adopted`, `unchanged` or `replaced`."""
+    source: SourceDetails
+
+
+class SyncOrigin(Model, frozen=True):
+    """An origin that the service knows."""
+
+    name: str
+    count: _Count
+    """How many entries it has."""
+    completed_at: Timestamp | None = None
+    """When it was completed last, in UTC."""
+
+
+class SyncCompletion(Model, frozen=True):
+    """What the service decided of what an origin does not hold any more."""
+
+    removed: _Count
+    """How many sources were deleted."""
+    waiting: _Count
+    """How many wait for another run to miss them."""
+    withheld: _Count
+    """How many stay since they are more than the limit allows."""
+    keys: tuple[str, ...] = ()
+    """The keys that were removed, at most 1,000."""
 
 
 class Message(Model, frozen=True):

@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email.parser import BytesParser
 from email.policy import HTTP
+from pathlib import PurePosixPath
 from typing import Any, cast
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -40,6 +41,7 @@ from knowledge_bot.testing._extensions import (
     RejectedError,
     Sources,
 )
+from knowledge_bot.testing._sync import HeldOrigins
 from knowledge_bot.transcripts import read
 
 __all__ = ["Answers", "MemoryService", "ReceivedQuestion", "ReceivedRequest", "no_waiting"]
@@ -153,8 +155,8 @@ class MemoryService:
             with "I could not find that in my sources."
         collections: ids of the collections, or names by id.
         wrapped: whether answers are wrapped in `value`; the interface shows both forms (section 4).
-        extensions: what it announces and does beyond the interface, `idempotency`, `sources` and
-            `passages`, where a text is one passage; by default nothing.
+        extensions: what it announces and does beyond the interface, `idempotency`, `sources`,
+            `sync` and `passages`, where a text is one passage; by default nothing.
 
     Attributes:
         requests: what arrived but for pings, in order, also where it was answered with a fault.
@@ -164,8 +166,8 @@ class MemoryService:
         conversations: the messages that were sent in each conversation, by its id. A test may add
             one, which then belongs to whoever is first asked there.
         sources: the sources that are there, in the order in which they were created. They are
-            `pending`, as the service returned them; with the extension `sources` they have its
-            fields, and are ready at once, unless `hold_sources` or `fail_source` was called.
+            `pending`, as the service returned them; with extensions they have the fields of
+            `sources`, and are ready at once, unless `hold_sources` or `fail_source` was called.
         announcement: the header of its pings that names the extensions; tests may change it.
     """
 
@@ -194,6 +196,7 @@ class MemoryService:
             raise ConfigurationError.of("extensions", f"{', '.join(map(repr, unknown))} is not one")
         self.announcement: str = ", ".join(ANNOUNCED[name] for name in sorted(self.extensions))
         self._sources, self._keys = Sources(self.sources), KeptAnswers()
+        self._origins = HeldOrigins(self._sources)
         self._owners: dict[str, str] = {}  # bots by conversation
         self._given = Counter[tuple[str, str]]()  # how often each question was answered
         self._faults: list[_Fault] = []
@@ -420,7 +423,7 @@ class MemoryService:
         fields = answer if isinstance(answer, dict) else {}
         if "revision" in fields:
             headers["etag"] = f'"{fields["revision"]}"'
-        if self.wrapped and fields:
+        if self.wrapped and isinstance(answer, dict):
             answer = {"value": answer}
         return HTTPResponse(200, headers, json.dumps(answer).encode()), fields.get("id", "")
 
@@ -451,16 +454,60 @@ class MemoryService:
             case "GET", "sources", source_id if manages:
                 return dict(sources.get(source_id))
             case "PUT", "sources", source_id, kind if manages and kind in _KINDS:
-                changes, content = self._read_source(received, kind)
-                return sources.replace(source_id, changes, content, if_match)
+                changes, kind, content = self._read_source(received, kind)
+                return sources.replace(source_id, changes, kind, content, if_match)
             case "PATCH", "sources", source_id if manages:
                 name = _text(_value_of(received), "name")
                 return sources.rename(source_id, name, if_match)
             case "DELETE", "sources", source_id if manages:
                 sources.delete(source_id, if_match)
                 return None
+            case method, "sync", *rest if "sync" in self.extensions:
+                return self._synced(method, "/".join(rest), received)
             case _:
-                raise RejectedError(404, "not_found", "there is nothing at this address")
+                raise _nothing_there()
+
+    def _synced(self, method: str, rest: str, received: ReceivedRequest) -> object:  # noqa: C901, PLR0911 - as above
+        origins = self._origins
+        try:
+            query = parse_qs(received.query, keep_blank_values=True, errors="strict")
+        except UnicodeDecodeError:
+            raise RejectedError(400, "invalid_request", "the query is not UTF-8") from None
+        match method, rest:
+            case "GET", "":
+                return origins.sums(query)
+            case "GET", "entries":
+                return origins.entries(query)
+            case "GET", "origins":
+                return origins.listed()
+            case "DELETE", "origins":
+                origins.delete(query)
+                return None
+            case "PATCH", "origins":
+                return origins.rename(query, _value_of(received))
+            case "POST", "overlap":
+                value = _value_of(received)
+                return origins.overlap({**value, "collections": self._collections(value)})
+            case "POST", "touch":
+                return origins.touch(_value_of(received), self._changes)
+            case "POST", "complete":
+                return origins.complete(_value_of(received))
+            case "PUT", kind if kind in _KINDS:
+                fields, kind, content = self._read_source(received, kind)
+                value = _value_of(received)
+                return origins.put(
+                    value, kind, fields, content, lambda: self._new_source(fields, kind, content)
+                )
+        raise _nothing_there()
+
+    def _changes(self, value: Mapping[str, Any]) -> dict[str, Any]:
+        """Read what a touch changes of a source."""
+        changes: dict[str, Any] = {}
+        if value.get("name") is not None:
+            changes["name"] = _text(value, "name")
+        if value.get("collections") is not None:
+            changes["collections"] = [*map(self._collection, self._collections(value))]
+        return changes
 
     def _search(self, value: Mapping[str, Any]) -> object:
         bot, ids = value.get("bot_id"), value.get("collections") or []
@@ -535,32 +582,41 @@ class MemoryService:
         return answer
 
     def _created(self, received: ReceivedRequest, kind: str) -> object:
-        fields, content = self._read_source(received, kind)
+        return self._new_source(*self._read_source(received, kind))
+
+    def _new_source(self, fields: dict[str, Any], kind: str, content: Content) -> dict[str, Any]:
         source = {
             "id": f"src_{next(self._numbers)}",
             **fields,
             "status": "pending",
             "created_at": int(time.time() * 1000),
         }
-        if not {"sources", "passages"}.isdisjoint(self.extensions):
-            return self._sources.create(source, content)
+        if not {"sources", "sync", "passages"}.isdisjoint(self.extensions):
+            return self._sources.create(source, kind, content)
         self.sources.append(source)
         return source
 
-    def _read_source(self, received: ReceivedRequest, kind: str) -> tuple[dict[str, Any], Content]:
-        """Read what a source is created or replaced with: its fields, and its content."""
+    def _read_source(
+        self, received: ReceivedRequest, kind: str
+    ) -> tuple[dict[str, Any], str, Content]:
+        """Read what a source is made from: its fields, its kind, and its content."""
         value = _value_of(received)
-        name, ids = _text(value, "name"), value.get("collections")
-        needed = _KINDS[kind]
+        name, needed = _text(value, "name"), _KINDS[kind]
         content: Content = _text(value, needed) if needed else b""
         if not needed:
             if received.file is None:
                 raise RejectedError(400, "invalid_request", "file is missing")
-            content = received.file[1]
+            filename, content = received.file
+            kind += PurePosixPath(filename).suffix.lower()
+        collections = [*map(self._collection, self._collections(value))]
+        return {"name": name, "collections": collections}, kind, content
+
+    def _collections(self, value: Mapping[str, Any]) -> list[str]:
+        ids = value.get("collections")
         if not isinstance(ids, list) or not ids:
             raise RejectedError(400, "invalid_request", "collections is not a list of ids")
         self._check_collections(ids)
-        return {"name": name, "collections": [self._collection(each) for each in ids]}, content
+        return ids
 
 
 def _check(bots: Any, collections: Any) -> None:
@@ -598,6 +654,10 @@ def _parts(received: ReceivedRequest) -> object:
     if isinstance(collections, list):
         collections = sorted(map(str, collections))
     return received.path, value, collections, received.file
+
+
+def _nothing_there() -> RejectedError:
+    return RejectedError(404, "not_found", "there is nothing at this address")
 
 
 def _text(value: Mapping[str, Any], name: str) -> str:

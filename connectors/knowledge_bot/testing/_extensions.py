@@ -1,4 +1,4 @@
-"""The extensions of docs/extensions.md, from memory: keys, sources with a state, and passages.
+"""Extensions of docs/extensions.md, from memory: keys, sources with a state, and passages.
 
 `MemoryService` holds one object of each, and asks it under its own lock.
 """
@@ -15,6 +15,7 @@ LIFETIME = 604_800  # seconds
 ANNOUNCED = {
     "idempotency": f"idempotency=1;lifetime={LIFETIME}",
     "sources": "sources=1;manage;rename",
+    "sync": "sync=1",
     "passages": "passages=1",
 }
 
@@ -72,18 +73,44 @@ class Sources:
 
     def __init__(self, sources: list[dict[str, Any]]) -> None:
         self._sources = sources
-        self._contents: dict[str, Content] = {}  # by revision
+        self._contents: dict[str, tuple[str, Content]] = {}  # kinds and contents by revision
         self._made: dict[str, tuple[str, object, dict[str, Any]]] = {}  # by id: what made it
         self._failing: dict[str, str] = {}  # reasons by name
         self._revisions = 0
         self.held = False
+        self._index: dict[str, dict[str, Any]] = {}
+        self._newest: dict[str, Any] = {}  # of the index
+        self.losses = 0
+        """How often sources went, by a request or by the hand of a test."""
+
+    def all(self) -> Sequence[dict[str, Any]]:
+        """Return the sources, the oldest first."""
+        return self._sources
+
+    def by_id(self) -> Mapping[str, dict[str, Any]]:
+        """Return the sources by their ids, also after a test changed the list of them."""
+        known, sources = self._index, self._sources
+        count = len(known)
+        if count > len(sources) or (count and sources[count - 1] is not self._newest):
+            known.clear()
+            self.losses += 1
+        for source in sources[len(known) :]:
+            known[source["id"]] = self._newest = source
+        return known
 
     def get(self, source_id: str) -> dict[str, Any]:
         """Return a source."""
-        for source in self._sources:
-            if source["id"] == source_id:
-                return source
-        raise RejectedError(404, "unknown_source", f"there is no source {source_id}")
+        if (source := self.by_id().get(source_id)) is None:
+            raise RejectedError(404, "unknown_source", f"there is no source {source_id}")
+        return source
+
+    def made_from(self, source: Mapping[str, Any]) -> tuple[str, Content]:
+        """Return the kind of a source, such as `upload.md`, and what its revision is made from."""
+        return self._contents[source["revision"]]
+
+    def kind(self, source: Mapping[str, Any]) -> str:
+        """Return how a source was made: `write`, `webpage`, or `upload` and the file's suffix."""
+        return self.made_from(source)[0]
 
     def listed(self, query: Mapping[str, Sequence[str]]) -> object:
         """Return a page of the sources, the newest first."""
@@ -100,14 +127,26 @@ class Sources:
         page = [dict(one) for one in found[: int(limit)]]
         return {"data": page, "next": page[-1]["id"] if len(found) > len(page) else None}
 
-    def create(self, source: dict[str, Any], content: Content) -> dict[str, Any]:
+    def create(self, source: dict[str, Any], kind: str, content: Content) -> dict[str, Any]:
         """Add a source, and return the answer; it is ready soon after."""
         source.update(ready_revision=None, ready_at=None)
         self._sources.append(source)
-        return self._revise(source, content)
+        return self._revise(source, kind, content)
+
+    def revise(
+        self, source: dict[str, Any], changes: dict[str, Any], kind: str, content: Content
+    ) -> dict[str, Any]:
+        """Give a source another content, and return the answer."""
+        source.update(changes)
+        return self._revise(source, kind, content)
 
     def replace(
-        self, source_id: str, changes: dict[str, Any], content: Content, if_match: str | None
+        self,
+        source_id: str,
+        changes: dict[str, Any],
+        kind: str,
+        content: Content,
+        if_match: str | None,
     ) -> dict[str, Any]:
         """Give a source another content, and return the answer."""
         source = self.get(source_id)
@@ -116,8 +155,7 @@ class Sources:
         if made is not None and made[:2] == (if_match, request):
             return made[2]  # its first answer was lost (RFC 9110, section 13.1.1)
         self.check(source, if_match)
-        source.update(changes)
-        answer = self._revise(source, content)
+        answer = self.revise(source, changes, kind, content)
         if if_match is not None:
             self._made[answer["revision"]] = if_match, request, answer
         return answer
@@ -138,18 +176,26 @@ class Sources:
         """Forget a source."""
         source = self.get(source_id)
         self.check(source, if_match)
-        self._sources.remove(source)
+        self.drop([source_id])
+
+    def drop(self, ids: Iterable[str]) -> None:
+        """Forget sources."""
+        gone = {*ids}
+        self._sources[:] = [one for one in self._sources if one["id"] not in gone]
 
     def finish(self) -> None:
         """Let what is pending be ready, or fail."""
         for source in self._sources:
-            if source["status"] != "pending":
-                continue
-            reason = self._failing.pop(source["name"], None)
-            source["reason"], source["status"] = reason, "failed" if reason else "ready"
-            if not reason:
-                now = int(time.time() * 1000)
-                source.update(ready_revision=source["revision"], ready_at=now)
+            self._settle(source)
+
+    def _settle(self, source: dict[str, Any]) -> None:
+        if source["status"] != "pending":
+            return
+        reason = self._failing.pop(source["name"], None)
+        source["reason"], source["status"] = reason, "failed" if reason else "ready"
+        if not reason:
+            now = int(time.time() * 1000)
+            source.update(ready_revision=source["revision"], ready_at=now)
 
     def fail(self, name: str, reason: str) -> None:
         """Let the next text of this name fail."""
@@ -157,8 +203,8 @@ class Sources:
 
     def content(self, source_id: str) -> Content | None:
         """Return what questions are answered from."""
-        ready = next((s["ready_revision"] for s in self._sources if s["id"] == source_id), None)
-        return None if ready is None else self._contents[ready]
+        ready = self.by_id().get(source_id, {}).get("ready_revision")
+        return None if ready is None else self._contents[ready][1]
 
     def passages(self) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
         """Yield each source that is ready and has a text, and its text as one passage."""
@@ -192,14 +238,14 @@ class Sources:
                 return passage
         raise RejectedError(404, "unknown_passage", f"there is no passage {passage_id}")
 
-    def _revise(self, source: dict[str, Any], content: Content) -> dict[str, Any]:
+    def _revise(self, source: dict[str, Any], kind: str, content: Content) -> dict[str, Any]:
         self._revisions += 1
         revision = f"r{self._revisions}"
-        self._contents[revision] = content
+        self._contents[revision] = kind, content
         source.update(revision=revision, status="pending", reason=None, warnings=[])
         answer = dict(source)
         if not self.held:
-            self.finish()
+            self._settle(source)
         return answer
 
 
