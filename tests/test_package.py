@@ -95,7 +95,7 @@ EXTRAS = {
         "airflow langchain_core llama_index openai trafilatura",
     ),
     "ingest": (
-        "from knowledge_bot.ingest import Ledger, from_feed, from_folder, from_site, ingest",
+        "from knowledge_bot.ingest import Ledger, from_feed, from_site, ingest",
         "airflow click fastapi fsspec langchain_core llama_index psycopg rich watchfiles",
     ),
     "langchain": (

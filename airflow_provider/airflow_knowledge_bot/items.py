@@ -31,7 +31,6 @@ from knowledge_bot.ingest import (
     Text,
     WebPage,
     from_feed,
-    from_folder,
     from_jsonl,
     from_loader,
     from_rows,
@@ -39,6 +38,7 @@ from knowledge_bot.ingest import (
     from_sitemap,
     from_urls,
 )
+from knowledge_bot.origins import Folder
 
 if TYPE_CHECKING:
     import jinja2
@@ -49,7 +49,7 @@ _KINDS: dict[str, type[Item]] = {"url": WebPage, "content": Text, "path": File}
 
 # What finds the items of a source, and so defines its options; `items` has none.
 _FINDERS: dict[str, Callable[..., Any]] = {
-    "folder": from_folder,
+    "folder": Folder,
     "objects": found,
     "site": from_site,
     "sitemap": from_sitemap,

@@ -28,7 +28,8 @@ from measuring import Figure, peak_mebibytes, report
 
 from filled_ledgers import COLLECTION, fill
 from knowledge_bot import AsyncClient, Client
-from knowledge_bot.ingest import Ledger, Report, Text, aingest, from_folder, ingest
+from knowledge_bot.ingest import Ledger, Report, Text, aingest, ingest
+from knowledge_bot.origins import Folder
 
 IN_FLIGHT = 16
 ROUNDS = 7
@@ -167,13 +168,13 @@ def unchanged_files(folder: Path, rows: Rows) -> list[Figure]:
     time.sleep(3)  # or the youngest files count as just written, and are hashed once more
     ledger, sent = folder / "ledger.db", []
     with Client("key", NOBODY) as client:
-        found = from_folder(files)
-        assert fill(ledger, client, found, found.origin) == FILES
+        found = Folder(files)
+        assert fill(ledger, client, found, found.name) == FILES
 
         def run() -> None:
             result = ingest(
                 client,
-                from_folder(files),
+                Folder(files),
                 collections=COLLECTION,
                 ledger=Ledger(ledger),
                 concurrency=IN_FLIGHT,

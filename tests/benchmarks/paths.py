@@ -21,7 +21,8 @@ from answering_server import answering
 from measuring import Figure, report
 
 from knowledge_bot import AsyncClient, Client
-from knowledge_bot.ingest import Ledger, from_folder, ingest
+from knowledge_bot.ingest import Ledger, ingest
+from knowledge_bot.origins import Folder
 
 OURS = Path(__file__).parents[2] / "connectors"
 ENGINE = OURS / "knowledge_bot" / "ingest"
@@ -136,7 +137,7 @@ def one_file(client: Client, folder: Path, name: str) -> None:
     files.mkdir()
     (files / "a.txt").write_text(f"The {name} file.")
     ledger = Ledger(folder / "ledger.db")
-    assert ingest(client, from_folder(files), collections="col_1", ledger=ledger).created == 1
+    assert ingest(client, Folder(files), collections="col_1", ledger=ledger).created == 1
 
 
 def lines_of(file: Path) -> int:

@@ -21,7 +21,8 @@ import httpx
 from measuring import print_table
 
 from knowledge_bot import Client
-from knowledge_bot.ingest import Ledger, from_folder, ingest
+from knowledge_bot.ingest import Ledger, ingest
+from knowledge_bot.origins import Folder
 from knowledge_bot_service import LocalService
 
 QUESTIONS = 120
@@ -95,7 +96,7 @@ def measure(history: History, *, bare: bool) -> dict[str, Any]:
             files = history.check_out(folder, files, commit)
             report = ingest(
                 client,
-                from_folder(folder),
+                Folder(folder),
                 collections="col_default",
                 ledger=ledger,
                 origin="docs",

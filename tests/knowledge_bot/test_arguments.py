@@ -9,7 +9,8 @@ from pydantic import ValidationError
 
 from knowledge_bot import Client, ConfigurationError, Delivery
 from knowledge_bot.checks import load_questions
-from knowledge_bot.ingest import File, Ledger, from_folder, ingest
+from knowledge_bot.ingest import File, Ledger, ingest
+from knowledge_bot.origins import Folder
 from refusals import refused
 
 GOOD = {"name": "n", "collections": "col_1"}
@@ -125,8 +126,8 @@ def test_what_is_no_path_no_address_and_no_key_is_named(given, tmp_path):
     with Client("key", "https://service.example") as client:
         ingest(client, [], collections="col_1", ledger=ledger)
     for argument, call in (
-        ("folder", lambda: from_folder(given)),
-        ("marker", lambda: from_folder(tmp_path, marker=given)),
+        ("path", lambda: Folder(given)),
+        ("marker", lambda: Folder(tmp_path, marker=given)),
         ("path", lambda: load_questions(given)),
         ("key", lambda: ledger.resolve(given, created=True)),
         ("service", lambda: list(ledger.gone(service=given))),

@@ -18,6 +18,7 @@ PUBLIC_MODULES = (
     "knowledge_bot.errors",
     "knowledge_bot.ingest",
     "knowledge_bot.models",
+    "knowledge_bot.origins",
     "knowledge_bot.testing",
     "knowledge_bot.testing.pytest",
     "knowledge_bot.transcripts",

@@ -29,7 +29,7 @@ def fill(
         ledger: a SQLite file or another address, made where there is none.
         client: of the service that is said to have them; it sends nothing.
         items: what is recorded.
-        origin: what they are said to come from, as `from_folder(…).origin`.
+        origin: what they are said to come from, as `Folder(…).origin`.
     """
     service = normalised_url(client.base_url)
     store = Store(Ledger(ledger).database, patience=30)

@@ -28,7 +28,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from knowledge_bot import Client
-from knowledge_bot.ingest import Ledger, from_folder, ingest
+from knowledge_bot.ingest import Ledger, ingest
+from knowledge_bot.origins import Folder
 from knowledge_bot_service import LocalService
 from postgresql_server import PostgreSQL
 
@@ -42,7 +43,7 @@ Outage = Callable[[], AbstractContextManager[None]]
 
 
 @dataclass
-class Folder:
+class Documents:
     """A folder of documents, each with a name of its own in its text.
 
     Attributes:
@@ -148,7 +149,7 @@ def kill_pruning(
     """
     counts = Counts()
     with tempfile.TemporaryDirectory() as place, LocalService(data=Path(place, "data")) as service:
-        folder, ledger = Folder(Path(place, "docs")), ledger_of(Path(place, "ledger.db"))
+        folder, ledger = Documents(Path(place, "docs")), ledger_of(Path(place, "ledger.db"))
         folder.root.mkdir()
         away = outages(service)
         while counts.kills < kills:
@@ -171,7 +172,7 @@ def kill_pruning(
 
 
 @contextlib.contextmanager
-def run(service: LocalService, folder: Folder, ledger: str) -> Iterator[int]:
+def run(service: LocalService, folder: Documents, ledger: str) -> Iterator[int]:
     """Ingest in a child process, which ends by itself or is killed inside."""
     child = os.fork()
     if child != 0:
@@ -182,7 +183,7 @@ def run(service: LocalService, folder: Folder, ledger: str) -> Iterator[int]:
         with Client(service.api_key, service.base_url) as client:
             report = ingest(
                 client,
-                from_folder(folder.root, origin="docs"),
+                Folder(folder.root, name="docs"),
                 collections="col_default",
                 ledger=Ledger(ledger),
                 prune=True,
@@ -221,7 +222,7 @@ def texts(service: LocalService) -> list[str]:
         return [text.strip() for (text,) in connection.execute(query)]
 
 
-def compare(counts: Counts, folder: Folder, there: Iterable[str]) -> None:
+def compare(counts: Counts, folder: Documents, there: Iterable[str]) -> None:
     found, wanted = list(there), set(folder.files.values())
     documents = Counter(text.split()[0] for text in found)
     counts.twice += sum(count > 1 for count in documents.values())

@@ -179,7 +179,7 @@ def _run_for(command: list[str], entry: "Entry | SupersededSource") -> None:
         raise KnowledgeBotError(f"{filled[0]} ended with {done.returncode}{said and f': {said}'}")
 
 
-def _ingestion(find: Callable[..., Iterable[object]]) -> Callable[..., None]:
+def _ingestion(find: Callable[..., Any]) -> Callable[..., None]:
     """Make a command of a function that finds items: add the common options, and ingest."""
 
     def command(
@@ -255,7 +255,6 @@ _hidden_option = click.option("--hidden", is_flag=True, help="Include names that
 @click.argument("path", metavar="FOLDER", type=click.Path(exists=True, file_okay=False))
 @click.option(
     "--include",
-    "patterns",
     multiple=True,
     default=("*",),
     metavar="PATTERN",
@@ -275,7 +274,7 @@ _hidden_option = click.option("--hidden", is_flag=True, help="Include names that
     help="Keep running, and ingest again whenever a file changes, until Ctrl-C.",
 )
 @_ingestion
-def folder(path: str, **how: Any) -> Iterable[object]:
+def folder(path: str, **how: Any) -> Any:
     """Upload the files in FOLDER and its subfolders.
 
     Links that leave the folder are skipped. Each source is named by the file's path in it. A file
@@ -287,9 +286,9 @@ def folder(path: str, **how: Any) -> Iterable[object]:
     kbot ingest folder handbook --prune --wait-ready 60
     kbot ingest folder handbook --watch
     """  # noqa: D301 - \b is for click
-    from knowledge_bot.ingest import from_folder
+    from knowledge_bot.origins import Folder
 
-    return from_folder(path, **how)
+    return Folder(path, **how)
 
 
 def _set_option(argument: str, text: str) -> Callable[..., Any]:

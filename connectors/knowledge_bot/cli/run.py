@@ -6,7 +6,7 @@ import shlex
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -75,7 +75,7 @@ class ReportedRuns:
         # Its warnings are shown here; without a handler Python would write them to stderr.
         logging.getLogger("knowledge_bot").addHandler(logging.NullHandler())
 
-    def run(self, items: Iterable[object]) -> Report:
+    def run(self, items: Any) -> Report:
         """Ingest, and show progress, failures and a summary.
 
         Raises:

@@ -1,6 +1,7 @@
 """`kbot ingest folder --watch`: again, whenever something below the folder changes."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from typing import Any
 
 from knowledge_bot._signals import stop_on_signals
 from knowledge_bot.cli.exits import Exit, Failed
@@ -9,7 +10,7 @@ from knowledge_bot.cli.terminal import write_stderr
 from knowledge_bot.ingest import Report, watch_folder
 
 
-def watch_and_ingest(runs: ReportedRuns, folder: str, find: Callable[[], Iterable[object]]) -> None:
+def watch_and_ingest(runs: ReportedRuns, folder: str, find: Callable[[], Any]) -> None:
     """Ingest what is found below the folder, now and after each change, until a signal.
 
     Raises:
@@ -18,7 +19,7 @@ def watch_and_ingest(runs: ReportedRuns, folder: str, find: Callable[[], Iterabl
     """
     code = Exit.DONE
 
-    def run(items: Iterable[object]) -> Report:
+    def run(items: Any) -> Report:
         nonlocal code
         report = runs.run(items)
         if runs.stop.is_set() or (report.stopped and not report.stopped.may_pass):

@@ -1,14 +1,15 @@
 """Ingestion: many items into collections, each exactly once, over any number of runs and workers.
 
     from knowledge_bot import Client
-    from knowledge_bot.ingest import Ledger, from_folder, ingest
+    from knowledge_bot.ingest import Ledger, ingest
+    from knowledge_bot.origins import Folder
 
     with Client() as client:
         report = ingest(
-            client, from_folder("handbook"), collections="col_1", ledger=Ledger("kbot.db")
+            client, Folder("handbook"), collections="col_1", ledger=Ledger("kbot.db")
         )
 
-- Items are what is sent: `WebPage`, `Text`, `File`. `from_folder`, `from_objects`, `from_site`,
+- Items are what is sent: `WebPage`, `Text`, `File`. `from_objects`, `from_site`,
   `from_sitemap`, `from_feed`, `from_loader`, `from_rows`, `from_jsonl` and `from_urls` find them,
   one at a time, and yield a `Skipped` for what they leave out.
 - A `Ledger` remembers what was sent. `ingest` and `aingest` compare, send and record, and return a
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
     from knowledge_bot.ingest._store import State
     from knowledge_bot.ingest._watching import watch_folder
     from knowledge_bot.ingest.sources._feed import from_feed
-    from knowledge_bot.ingest.sources._folder import from_folder
     from knowledge_bot.ingest.sources._lines import from_jsonl, from_urls
     from knowledge_bot.ingest.sources._loader import from_loader
     from knowledge_bot.ingest.sources._objects import from_objects
@@ -68,7 +68,6 @@ _HOMES = {
     "_watching": ("watch_folder",),
     # Each by itself: feeds, sites and stores bring libraries that a folder does not need.
     "sources._feed": ("from_feed",),
-    "sources._folder": ("from_folder",),
     "sources._lines": ("from_jsonl", "from_urls"),
     "sources._loader": ("from_loader",),
     "sources._objects": ("from_objects",),
@@ -98,7 +97,6 @@ __all__ = [
     "WebPage",
     "aingest",
     "from_feed",
-    "from_folder",
     "from_jsonl",
     "from_loader",
     "from_objects",

@@ -4,13 +4,14 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, Unpack
 
 from knowledge_bot._client import AsyncClient, Client, in_own_loop
 from knowledge_bot._signals import stop_on_signals
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._engine import Run
 from knowledge_bot.ingest._options import CheckedOptions, IngestionOptions, check_names
+from knowledge_bot.ingest._origins import is_origin, taken
 from knowledge_bot.ingest._report import Report, Stop
 from knowledge_bot.ingest._sending import Sender
 
@@ -21,6 +22,18 @@ if TYPE_CHECKING:
 _ABORT_TIMEOUT = 5.0
 
 
+class FindsItems(Protocol):
+    """An origin: it has a name, and `items` or `aitems`; see `knowledge_bot.origins.Origin`."""
+
+    @property
+    def name(self) -> str:
+        """What identifies it."""
+
+
+Items: TypeAlias = Iterable[object] | FindsItems
+"""An origin, or items themselves."""
+
+
 class Ingestion(CheckedOptions):
     """The options of a run, checked; for use in several places. `IngestionOptions` explains them.
 
@@ -28,7 +41,7 @@ class Ingestion(CheckedOptions):
         ConfigurationError: an option cannot be used.
     """
 
-    def run(self, client: Client, items: Iterable[object]) -> Report:
+    def run(self, client: Client, items: Items) -> Report:
         """Ingest the items and return when that is done; see `ingest`."""
         if not isinstance(client, Client):
             raise ConfigurationError.expected(
@@ -57,9 +70,7 @@ class Ingestion(CheckedOptions):
             counted(report.counts)
         return report
 
-    async def arun(
-        self, client: AsyncClient, items: Iterable[object] | AsyncIterable[object]
-    ) -> Report:
+    async def arun(self, client: AsyncClient, items: Items | AsyncIterable[object]) -> Report:
         """Ingest the items; see `aingest`."""
         if not isinstance(client, AsyncClient):
             raise ConfigurationError.expected(
@@ -94,6 +105,8 @@ class Ingestion(CheckedOptions):
     def _new_run(
         self, client: Client | AsyncClient, sender: "Sender", items: Any, asked: threading.Event
     ) -> Run:
+        if is_origin(items):
+            items = taken(items)
         several = isinstance(items, Iterable | AsyncIterable)
         if not several or isinstance(items, str | bytes | dict) or hasattr(items, "identity"):
             raise ConfigurationError.expected("items", "several items, as in a list", items)
@@ -113,7 +126,7 @@ class Ingestion(CheckedOptions):
         )
 
 
-def ingest(client: Client, items: Iterable[object], **options: Unpack[IngestionOptions]) -> Report:
+def ingest(client: Client, items: Items, **options: Unpack[IngestionOptions]) -> Report:
     """Create a source from each item, except those that the ledger knows to be unchanged.
 
     It blocks, and may be called in the thread of a running event loop. On SIGTERM, SIGHUP, Ctrl-C,
@@ -122,7 +135,8 @@ def ingest(client: Client, items: Iterable[object], **options: Unpack[IngestionO
 
     Args:
         client: sends the requests.
-        items: `WebPage`, `Text`, `File` and `Skipped` objects, taken one at a time in a thread.
+        items: an origin such as `Folder("handbook")`, or `WebPage`, `Text`, `File` and `Skipped`
+            objects; they are taken one at a time in a thread.
         options: `collections`, `ledger` and the others of `IngestionOptions`: for their meaning,
             see `help(knowledge_bot.ingest.IngestionOptions)`.
 
@@ -140,7 +154,7 @@ def ingest(client: Client, items: Iterable[object], **options: Unpack[IngestionO
 
 async def aingest(
     client: AsyncClient,
-    items: Iterable[object] | AsyncIterable[object],
+    items: Items | AsyncIterable[object],
     **options: Unpack[IngestionOptions],
 ) -> Report:
     """Ingest as `ingest` does, without blocking; `items` may be an asynchronous iterable.

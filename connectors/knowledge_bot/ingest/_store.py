@@ -780,6 +780,11 @@ class Store:
 
         return self._session.do("read" if self.reading else "written", mark)
 
+    def versions(self) -> list[Any]:
+        """Return the key and the version of each item of the origin."""
+        query = f"SELECT key, version FROM kbot_items WHERE {_OF_ORIGIN}"  # noqa: S608 - as above
+        return self.read(lambda connection: connection.rows(query, *self._of_origin))
+
     def recall(self, url: str) -> bytes | None:
         """Return what is remembered of a page; None if nothing is."""
         query = "SELECT known FROM kbot_pages WHERE id = ?"

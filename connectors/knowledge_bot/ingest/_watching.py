@@ -3,8 +3,9 @@
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from knowledge_bot._extras import require
 from knowledge_bot.errors import ConfigurationError, KnowledgeBotError
@@ -19,14 +20,14 @@ _LONGEST_WAIT = 30.0
 # Seconds until another run when the last one left something that may go better by itself.
 _AGAIN = 10.0
 
-Find = Callable[[], Iterable[object]]
-"""Returns the items below the folder as they are now, such as `partial(from_folder, folder)`."""
+Find = Callable[[], Any]
+"""Returns the items below the folder as they are now, such as `partial(Folder, folder)`."""
 
 
 def watch_folder(
     folder: str | os.PathLike[str],
     find: Find,
-    run: Callable[[Iterable[object]], Report],
+    run: Callable[[Any], Report],
     *,
     stop: threading.Event,
     on_away: Callable[[], object] | None = None,
@@ -39,7 +40,7 @@ def watch_folder(
     when it is missed twice, leads to another run without a change, ten seconds later.
 
         stop = threading.Event()
-        find = partial(from_folder, "handbook")
+        find = partial(Folder, "handbook")
         watch_folder("handbook", find, partial(ingest, client, collections="col_1"), stop=stop)
 
     Args:
@@ -155,5 +156,6 @@ def _place(folder: str) -> tuple[Path, int, int] | None:
     return (path, found.st_dev, found.st_ino) if path.is_dir() else None
 
 
-def _files(items: Iterable[object]) -> set[str]:
+def _files(found: Any) -> set[str]:
+    items = found.items() if hasattr(found, "items") else found
     return {item.path for item in items if isinstance(item, File)}

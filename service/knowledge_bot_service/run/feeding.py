@@ -7,20 +7,14 @@ from collections.abc import Iterable
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
 import click
 
 from knowledge_bot import Client, KnowledgeBotError
-from knowledge_bot.ingest import (
-    File,
-    Ingestion,
-    LedgerError,
-    Report,
-    from_folder,
-    watch_folder,
-)
+from knowledge_bot.ingest import File, Ingestion, LedgerError, Report, watch_folder
+from knowledge_bot.origins import Folder
 from knowledge_bot_service.config.folder import LEDGERS, database_file
 from knowledge_bot_service.config.settings import ServiceConfiguration
 
@@ -91,7 +85,7 @@ class Feeding:
             stop=self._stop,
         )
         own = (Path("/dev/fd/1"), Path("/dev/fd/2"), *leave_out)  # as in `> log.txt`
-        self._find = partial(from_folder, folder, exclude=own, origin=_ORIGIN)
+        self._find = partial(Folder, folder, exclude=own, name=_ORIGIN)
         if not ledger.exists() and (known := self._known(database_file(data))):
             raise FeedingError(
                 f"the service of {settings.data} has sources already that --with did not feed it, "
@@ -127,7 +121,7 @@ class Feeding:
         try:
             with closing(sqlite3.connect(database)) as connection:
                 names = [name for (name,) in connection.execute("SELECT name FROM source")]
-            there = {item.name for item in (names and self._find()) if isinstance(item, File)}
+            there = {item.name for item in self._find().items() if names and isinstance(item, File)}
         except (sqlite3.Error, KnowledgeBotError):  # the start says why
             return 0
         return sum(name in there for name in names)
@@ -153,7 +147,7 @@ class Feeding:
                 self._stop.wait(again)
                 again = min(2 * again, _LATEST)
 
-    def _ingest(self, items: Iterable[object]) -> Report:
+    def _ingest(self, items: Any) -> Report:
         report = self._options.run(self._client, items)
         counts = ", ".join(f"{name} {count}" for name, count in report.counts.items() if count)
         _say(f"Fed {self._folder}: {counts or 'nothing is in it'}.")

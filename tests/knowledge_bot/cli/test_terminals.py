@@ -10,7 +10,8 @@ import pytest
 
 from calls import KEY, MESSAGE, SOURCE
 from knowledge_bot import Client
-from knowledge_bot.ingest import Ledger, from_folder, ingest
+from knowledge_bot.ingest import Ledger, ingest
+from knowledge_bot.origins import Folder
 from nightly import nightly
 from pseudo_terminal import terminal
 from scripted_server import answer, silence
@@ -227,7 +228,7 @@ def test_what_is_gone_can_be_copied_at_80_columns(program, scripted, tmp_path, h
     ledger = Ledger(tmp_path / "ledger.db")
     with Client(KEY, server.url) as client:
         for _ in range(2):
-            ingest(client, from_folder(handbook), collections="col_handbook", ledger=ledger)
+            ingest(client, Folder(handbook), collections="col_handbook", ledger=ledger)
             (handbook / "a.md").unlink(missing_ok=True)
     (gone,) = ledger.gone()
     for columns in (80, 60, 200):

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from knowledge_bot.ingest import File, Report, from_folder
+from knowledge_bot.ingest import File, Report
+from knowledge_bot.origins import Folder
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -167,8 +168,8 @@ def test_a_named_folder_is_the_same_folder_where_it_is_mounted_elsewhere(
         (tmp_path / mount).mkdir()
         for name in ("a.md", "b.md"):
             (tmp_path / mount / name).write_text(f"This is {name}.")
-    assert send(from_folder(tmp_path / "monday", origin="handbook"), ledger=ledger).created == 2
-    report = send(from_folder(tmp_path / "tuesday", origin="handbook"), ledger=ledger)
+    assert send(Folder(tmp_path / "monday", name="handbook"), ledger=ledger).created == 2
+    report = send(Folder(tmp_path / "tuesday", name="handbook"), ledger=ledger)
     assert (report.unchanged, report.created, report.gone) == (2, 0, 0)
-    report = send(from_folder(tmp_path / "tuesday"), ledger=ledger, origin="handbook")
+    report = send(Folder(tmp_path / "tuesday"), ledger=ledger, origin="handbook")
     assert (report.unchanged, report.created, report.gone) == (2, 0, 0)

@@ -8,7 +8,8 @@ import time
 import pytest
 
 from ingest_texts import texts
-from knowledge_bot.ingest import Ledger, Stop, Text, from_folder
+from knowledge_bot.ingest import Ledger, Stop, Text
+from knowledge_bot.origins import Folder
 from waiting import until
 
 pytestmark = pytest.mark.timeout(120)
@@ -288,7 +289,7 @@ def test_a_ledger_in_the_folder_that_is_fed_is_no_document(send, service, tmp_pa
     for name in ("other.db", "ledger.db.md"):
         (tmp_path / name).write_bytes(b"not the ledger")
     for created in (32, 0, 0):
-        report = send(from_folder(tmp_path), ledger=Ledger(tmp_path / "ledger.db"))
+        report = send(Folder(tmp_path), ledger=Ledger(tmp_path / "ledger.db"))
         assert report.ok
         assert (report.created, report.superseded) == (created, 0)
         assert report.skipped >= 1
@@ -305,12 +306,12 @@ def test_a_ledger_of_another_run_is_no_document(send, service, tmp_path):
     with contextlib.closing(first.database.open(reading=False)):
         # What its first run writes is only in the log beside it.
         assert b"kbot_items" not in (folder / "other.db").read_bytes()
-        report = send(from_folder(folder), ledger=Ledger(tmp_path / "ledger.db"))
+        report = send(Folder(folder), ledger=Ledger(tmp_path / "ledger.db"))
     own = ["other.db", "other.db-shm", "other.db-wal"]
     assert (report.created, [one.name for one in report.failures]) == (1, own)
     send([Text(name="t", content="one")], ledger=first)
     with contextlib.closing(first.database.connect(reading=False)) as connection:
         connection.run("UPDATE kbot_items SET attempts = 2")  # it is in use
-        report = send(from_folder(folder), ledger=Ledger(tmp_path / "ledger.db"))
+        report = send(Folder(folder), ledger=Ledger(tmp_path / "ledger.db"))
     assert (report.unchanged, [one.name for one in report.failures]) == (1, own)
     assert sorted(service.created) == ["a.md", "t"]

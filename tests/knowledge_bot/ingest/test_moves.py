@@ -4,7 +4,8 @@ import shutil
 
 import pytest
 
-from knowledge_bot.ingest import Ledger, Text, from_folder
+from knowledge_bot.ingest import Ledger, Text
+from knowledge_bot.origins import Folder
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -17,7 +18,7 @@ def ledger(ledger_address: str) -> Ledger:
 @pytest.fixture
 def night(send, ledger, folder):
     def go(**options):
-        place = from_folder(folder, origin="handbook")
+        place = Folder(folder, name="handbook")
         return send(place, **{"ledger": ledger, **options})
 
     return go

@@ -8,15 +8,9 @@ from pathlib import Path
 import pytest
 
 from knowledge_bot import Client, ConfigurationError, UnsupportedError
-from knowledge_bot.ingest import (
-    Ledger,
-    PrunePlan,
-    Skipped,
-    Text,
-    from_folder,
-    ingest,
-)
+from knowledge_bot.ingest import Ledger, PrunePlan, Skipped, Text, ingest
 from knowledge_bot.ingest._schema import LedgerError
+from knowledge_bot.origins import Folder
 from knowledge_bot.testing import MemoryService, no_waiting
 
 pytestmark = pytest.mark.timeout(60)
@@ -84,28 +78,28 @@ def test_what_is_gone_is_removed_and_leaves_the_ledger(night, service, ledger):
 
 
 def test_a_disk_in_the_folder_that_is_not_mounted_removes_nothing(night, folder, service):
-    night(from_folder(folder))
+    night(Folder(folder))
     shutil.rmtree(folder / "archive")
     (folder / "archive").mkdir()
-    assert night(from_folder(folder), prune=True).removed == 0
+    assert night(Folder(folder), prune=True).removed == 0
     assert len(service.sources) == 10
 
 
 @pytest.mark.parametrize("exclude", [(), "archive/"])
 def test_a_folder_that_turns_out_to_be_a_services_is_removed(night, folder, service, exclude):
-    night(from_folder(folder))
+    night(Folder(folder))
     (folder / "archive/knowledge.sqlite3").touch()
-    assert night(from_folder(folder, exclude=exclude), prune=True).removed == 4
+    assert night(Folder(folder, exclude=exclude), prune=True).removed == 4
     assert len(service.sources) == 6
 
 
 def test_a_new_filter_removes_only_if_that_is_asked_for(night, folder, service, ledger):
-    night(from_folder(folder))
+    night(Folder(folder))
     for _ in range(3):
-        report = night(from_folder(folder, exclude=["archive/**"]), prune=True)
+        report = night(Folder(folder, exclude=["archive/**"]), prune=True)
         assert (report.removed, report.gone) == (0, 4)
     assert {entry.gone_reason for entry in ledger.gone()} == {"excluded"}
-    assert night(from_folder(folder, exclude=["archive/**"]), prune="excluded").removed == 4
+    assert night(Folder(folder, exclude=["archive/**"]), prune="excluded").removed == 4
     assert len(service.sources) == 6
 
 
@@ -191,13 +185,13 @@ def test_a_run_that_did_not_see_all_removes_nothing(night, service, how):
 
 def test_a_folder_without_its_marker_is_not_that_folder(night, folder, service):
     (folder / ".kbot-origin").write_text("handbook")
-    report = night(from_folder(folder, marker=".kbot-origin"))
+    report = night(Folder(folder, marker=".kbot-origin"))
     assert (report.created, report.skipped) == (10, 0)
     shutil.rmtree(folder)
     folder.mkdir()
     (folder / "local.md").write_text("What lies below the mount.")
     for _ in range(2):
-        report = night(from_folder(folder, marker=".kbot-origin"), prune=True)
+        report = night(Folder(folder, marker=".kbot-origin"), prune=True)
         assert (report.created, report.removed, report.invalid) == (0, 0, 1)
         assert report.gone_unknown
         (folder / ".kbot-origin").mkdir(exist_ok=True)  # which is no file either
@@ -218,19 +212,19 @@ def test_a_folder_that_is_no_longer_another_file_system_makes_the_run_incomplete
         return os.stat_result(fields, {"st_mtime_ns": 1, "st_ctime_ns": 1})
 
     monkeypatch.setattr(os, "stat", stat)
-    assert night(from_folder(folder)).created == 10
+    assert night(Folder(folder)).created == 10
     mounted = False
     shutil.rmtree(disk)
     disk.mkdir()
     for _ in range(2):
-        report = night(from_folder(folder), prune=True, gone_limit=1)
+        report = night(Folder(folder), prune=True, gone_limit=1)
         assert (report.removed, report.gone, report.invalid) == (0, 0, 1)
     if place == ".":  # it is the folder now, since it has a file
         (disk / "new.md").write_text("New.")
-        assert night(from_folder(folder), prune=True, gone_limit=1).created == 1
+        assert night(Folder(folder), prune=True, gone_limit=1).created == 1
     else:
         disk.rmdir()
-    report = [night(from_folder(folder), prune=True, gone_limit=1) for _ in range(2)]
+    report = [night(Folder(folder), prune=True, gone_limit=1) for _ in range(2)]
     assert sum(one.removed for one in report) == (10 if place == "." else 4)
 
 

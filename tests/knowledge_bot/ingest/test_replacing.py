@@ -5,7 +5,8 @@ import time
 import pytest
 
 from knowledge_bot import Client
-from knowledge_bot.ingest import Text, WebPage, from_folder, ingest
+from knowledge_bot.ingest import Text, WebPage, ingest
+from knowledge_bot.origins import Folder
 from knowledge_bot.testing import MemoryService, no_waiting
 from knowledge_bot.testing._extensions import ANNOUNCED
 
@@ -46,13 +47,13 @@ def contents(service: MemoryService) -> dict[str, object]:
 def test_a_changed_item_replaces_its_source(night, service, ledger, tmp_path):
     (tmp_path / "a.md").write_text("A file.")
     page = WebPage(name="page", url="https://a.test/", version="1")
-    first = night([*texts("one", "two"), page, *from_folder(tmp_path)])
+    first = night([*texts("one", "two"), page, *Folder(tmp_path).items()])
     assert (first.created, first.replaced) == (4, 0)
     ids = {one["id"] for one in service.sources}
     (tmp_path / "a.md").write_text("A file, changed.")
     changed = [*texts("one", "new"), page.model_copy(update={"version": "2"})]
     outcomes = []
-    report = night([*changed, *from_folder(tmp_path)], on_outcome=outcomes.append)
+    report = night([*changed, *Folder(tmp_path).items()], on_outcome=outcomes.append)
     assert (report.created, report.replaced, report.superseded, report.unchanged) == (0, 3, 0, 1)
     assert report.ok
     assert [one.kind for one in outcomes if one.source_id] == ["replaced"] * 3
@@ -60,7 +61,7 @@ def test_a_changed_item_replaces_its_source(night, service, ledger, tmp_path):
     assert contents(service)["t1"] == "new"
     assert contents(service)["a.md"] == b"A file, changed."
     assert list(ledger.superseded()) == []
-    assert night([*changed, *from_folder(tmp_path)]).unchanged == 4
+    assert night([*changed, *Folder(tmp_path).items()]).unchanged == 4
 
 
 @pytest.mark.parametrize("extensions", [(), ("sources",), ("sources", "idempotency")])
@@ -175,11 +176,11 @@ def test_a_service_that_announces_and_refuses_is_told_by_name_and_the_rest_goes_
 def test_a_moved_item_is_renamed_if_its_source_is_there(night, service, tmp_path, there):
     for name in "abcdef":
         (tmp_path / f"{name}.md").write_text(f"About {name}.")
-    night(from_folder(tmp_path, origin="handbook"))
+    night(Folder(tmp_path, name="handbook"))
     before = {one["id"]: one["revision"] for one in service.sources}
     del service.sources[6 if there else 5 :]
     (tmp_path / "f.md").rename(tmp_path / "z.md")
-    report = night(from_folder(tmp_path, origin="handbook"))
+    report = night(Folder(tmp_path, name="handbook"))
     assert (report.moved, report.created, report.unchanged) == (there, not there, 5)
     assert ({one["id"]: one["revision"] for one in service.sources} == before) is there
     assert contents(service)["z.md"] == b"About f."

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from knowledge_bot import Client, ConfigurationError
-from knowledge_bot.ingest import Ledger, Report, Stop, from_folder, ingest, watch_folder
+from knowledge_bot.ingest import Ledger, Report, Stop, ingest, watch_folder
+from knowledge_bot.origins import Folder
 from knowledge_bot.testing import MemoryService
 from waiting import until
 
@@ -90,7 +91,7 @@ def watching(service, tmp_path):
                 gone_limit=1,
                 on_outcome=on_outcome,
             )
-            one = Watching(folder, partial(from_folder, folder, **how), run)
+            one = Watching(folder, partial(Folder, folder, **how), run)
             try:
                 yield one
             finally:
@@ -235,7 +236,7 @@ def test_what_a_run_leaves_for_the_next_one_leads_to_another_without_a_change(ha
         *(Report(gone=2), Report(gone=2)),  # the same as before: it is there to stay
     ]
     ends = iter(left)
-    runs = Watching(handbook, partial(from_folder, handbook), lambda items: next(ends))
+    runs = Watching(handbook, partial(Folder, handbook), lambda items: next(ends))
     runs.after(len(left))
     assert runs.stays_at(len(left))
     runs.stop.set()

@@ -16,8 +16,8 @@ from knowledge_bot._extras import require
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._items import File
 from knowledge_bot.ingest._listings import Skipped
-from knowledge_bot.ingest.sources._folder import HIDDEN, expression, matching
 from knowledge_bot.ingest.sources._found import check_flag, patterns_of
+from knowledge_bot.origins._patterns import HIDDEN, expression, matching
 
 # The fields of an object's validator, and of the times used if there is none.
 _VALIDATORS = ("ETag", "etag", "generation", "md5Hash", "content_md5")
@@ -377,7 +377,7 @@ class _StorePlace:
             raise ConfigurationError.of(
                 "address",
                 "expected an address with a protocol, such as s3://bucket/docs/**; for a "
-                "folder use from_folder",
+                "folder use Folder",
             )
         if "::" in rest:
             raise ConfigurationError.of("address", "chained protocols cannot be used")

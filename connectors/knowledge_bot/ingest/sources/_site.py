@@ -17,11 +17,11 @@ from knowledge_bot.ingest._items import WebPage, holds_login
 from knowledge_bot.ingest._listings import Skipped
 from knowledge_bot.ingest.sources._addresses import LONGEST, cleaned, site
 from knowledge_bot.ingest.sources._changes import alike
-from knowledge_bot.ingest.sources._folder import matching
 from knowledge_bot.ingest.sources._found import check_flag, pattern_of, patterns_of
 from knowledge_bot.ingest.sources._sitemap import sitemap_pages
 from knowledge_bot.ingest.sources._unpacking import UnreadableError
 from knowledge_bot.models import Header
+from knowledge_bot.origins._patterns import matching
 from knowledge_bot_web.robots import LARGEST as LARGEST_ROBOTS
 from knowledge_bot_web.robots import Robots
 

@@ -6,7 +6,8 @@ import shutil
 import pytest
 
 from knowledge_bot import ConfigurationError
-from knowledge_bot.ingest import File, Skipped, from_folder
+from knowledge_bot.ingest import File, Skipped
+from knowledge_bot.origins import Folder
 
 
 @pytest.fixture
@@ -19,11 +20,11 @@ def folder(tmp_path):
 
 
 def found(*arguments, **options) -> list[str]:
-    return [item.name for item in from_folder(*arguments, **options) if isinstance(item, File)]
+    return [item.name for item in Folder(*arguments, **options).items() if isinstance(item, File)]
 
 
 def left_out(*arguments, **options) -> dict[str, str]:
-    items = from_folder(*arguments, **options)
+    items = Folder(*arguments, **options).items()
     return {item.name: item.reason for item in items if isinstance(item, Skipped)}
 
 
@@ -31,13 +32,34 @@ def test_files_come_in_the_order_of_their_names(folder):
     assert found(folder) == ["a.md", "b.md", "guide/deep/end.txt", "guide/intro.md"]
 
 
-def test_a_file_is_known_by_its_resolved_path(folder, tmp_path):
+def test_a_file_is_known_by_its_path_below_the_folder_wherever_that_is(folder, tmp_path):
     (tmp_path / "link").symlink_to(folder)
-    direct, through_link = from_folder(folder), from_folder(tmp_path / "link")
-    for one, other in zip(direct, through_link, strict=True):
-        assert one == other
-    (first,) = [item for item in from_folder(folder) if item.name == "a.md"]
-    assert first.identity == File(path=first.path).identity == str(folder / "a.md")
+    direct, through_link = Folder(folder), Folder(tmp_path / "link")
+    assert list(direct.items()) == list(through_link.items())
+    keys = [item.key for item in direct.items() if isinstance(item, File)]
+    assert keys == ["a.md", "b.md", "guide/deep/end.txt", "guide/intro.md"]
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({}, "/srv/handbook"),
+        ({"include": ["*.txt", "*.md"]}, "/srv/handbook [*.md *.txt]"),
+        ({"exclude": "drafts/"}, "/srv/handbook"),
+        ({"name": "handbook", "include": "*.md"}, "handbook"),
+    ],
+)
+def test_a_folder_is_named_by_its_path_and_what_it_includes(options, name):
+    assert Folder("/srv/team/../handbook", **options).name == name
+
+
+def test_a_folder_that_a_dag_names_by_a_template_is_checked_once_it_is_rendered(folder):
+    made = Folder("{{ place }}", include=["{{ kind }}"], marker="{{ mark }}")
+    values = {"{{ place }}": str(folder), ("{{ kind }}",): ("*.txt",), "{{ mark }}": "a.md"}
+    rendered = made.rendered(lambda value: values.get(value, value))
+    assert rendered == Folder(folder, include="*.txt", marker="a.md")
+    with pytest.raises(ConfigurationError, match="marker"):
+        made.rendered(lambda value: "a/b" if value == "{{ mark }}" else values.get(value, value))
 
 
 @pytest.mark.parametrize(
@@ -56,7 +78,7 @@ def test_a_file_is_known_by_its_resolved_path(folder, tmp_path):
     ],
 )
 def test_patterns_choose(folder, patterns, names):
-    assert found(folder, patterns) == names
+    assert found(folder, include=patterns) == names
 
 
 def test_hidden_names_are_skipped_with_a_word(folder):
@@ -82,16 +104,16 @@ def test_links_that_leave_the_folder_are_skipped_with_a_word(folder, tmp_path):
     [
         {"exclude": "guide/intro.md"},
         {"exclude": ["guide/", "!guide/intro.md"]},
-        {"patterns": "0.md"},
+        {"include": "0.md"},
     ],
 )
 def test_a_link_counts_only_if_its_file_does_not_come(folder, options):
     (folder / "0.md").symlink_to("guide/intro.md")
     assert "0.md" in left_out(folder)
-    assert found(folder, "*.md") == ["a.md", "b.md", "guide/intro.md"]
-    linked = next(item for item in from_folder(folder, **options) if item.name == "0.md")
+    assert found(folder, include="*.md") == ["a.md", "b.md", "guide/intro.md"]
+    linked = next(item for item in Folder(folder, **options).items() if item.name == "0.md")
     assert linked.path == str(folder / "guide/intro.md")
-    assert linked.identity == from_folder(folder, **options).prefix + "/guide/intro.md"
+    assert linked.identity == "guide/intro.md"
 
 
 def test_a_link_to_what_is_hidden_counts(folder):
@@ -100,7 +122,7 @@ def test_a_link_to_what_is_hidden_counts(folder):
     assert "0.md" in left_out(folder, hidden=True)
 
 
-@pytest.mark.parametrize("options", [{}, {"hidden": True, "patterns": ["*", "*-key"]}])
+@pytest.mark.parametrize("options", [{}, {"hidden": True, "include": ["*", "*-key"]}])
 def test_a_data_folder_of_a_service_is_skipped_with_a_word(folder, options):
     for kept in ("guide/deep/data/in-use.sqlite3", "older/knowledge.sqlite3"):
         (folder / kept).parent.mkdir()
@@ -123,9 +145,9 @@ def test_what_is_no_file_is_skipped_with_a_word(folder):
 
 
 @pytest.mark.parametrize("name", ["missing", "a.md", "x" * 300])
-def test_a_folder_that_is_none_is_reported_at_once(folder, name):
+def test_a_folder_that_is_none_is_reported_before_anything_is_found(folder, name):
     with pytest.raises(ConfigurationError, match=name):
-        from_folder(folder / name)
+        next(Folder(folder / name).items())
 
 
 @pytest.fixture
@@ -134,7 +156,7 @@ def begun(folder):
     (folder / "c").mkdir()
     for number in range(1000):
         (folder / f"c/{number}.md").write_text(".")
-    items = iter(from_folder(folder, "*.md"))
+    items = Folder(folder, include="*.md").items()
     while next(items).name != "a.md":
         pass
     return items
@@ -148,7 +170,7 @@ def test_a_folder_is_read_as_it_is_needed(folder, begun):
 def test_what_is_excluded_is_not_found(folder):
     assert found(folder, exclude="guide/") == ["a.md", "b.md"]
     assert found(folder, exclude=["*.md", "!b.md"]) == ["b.md", "guide/deep/end.txt"]
-    assert found(folder, "*.md", exclude="/a.md") == ["b.md", "guide/intro.md"]
+    assert found(folder, include="*.md", exclude="/a.md") == ["b.md", "guide/intro.md"]
 
 
 def test_a_kbotignore_names_what_is_left_out_and_is_not_sent_itself(folder):

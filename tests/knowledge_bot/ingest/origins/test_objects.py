@@ -264,7 +264,7 @@ def test_links_of_a_store_are_not_followed(local, tmp_path):
 @pytest.mark.parametrize(
     ("address", "said"),
     [
-        ("handbook", "for a folder use from_folder"),
+        ("handbook", "for a folder use Folder"),
         ("https://h.example/docs/", "for pages use from_urls"),
         ("simplecache::s3://bucket/docs", "expected an address"),
         ("memory://a::b", "chained"),

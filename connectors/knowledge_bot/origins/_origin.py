@@ -1,0 +1,157 @@
+"""What an origin is, and how the arguments of one are checked."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+from urllib.parse import urlsplit
+
+from knowledge_bot.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from knowledge_bot.ingest._items import Item
+    from knowledge_bot.ingest._listings import Skipped
+
+# What Airflow renders on the worker; until then such a text cannot be checked.
+_TEMPLATE = re.compile(r"\{[{%]")
+
+
+class Memory(Protocol):
+    """What is remembered of an origin between runs, as the origin itself reads it.
+
+    Attributes:
+        note: a text of at most 4 KiB about the origin as a whole; None if there is none. What is
+            set while items are found is kept when the run completes.
+    """
+
+    note: str | None
+
+    def recall(self, key: str) -> str | None:
+        """Return the `version` of the item last sent under a key; None if there is none."""
+
+    def entries(self) -> Iterable[tuple[str, str | None]]:
+        """Return the key and the version of each item of the origin."""
+
+
+class NoMemory:
+    """Remembers nothing, as in a first run."""
+
+    def __init__(self) -> None:
+        self.note: str | None = None
+
+    def recall(self, key: str) -> str | None:  # noqa: ARG002 - the protocol's
+        """Return None."""
+        return None
+
+    def entries(self) -> Iterable[tuple[str, str | None]]:
+        """Return nothing."""
+        return ()
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A place that items come from.
+
+    One of your own need not inherit from this: a `name`, and `items` or `aitems`, are enough. An
+    item's key is unique within its origin, and does not hold the origin's name.
+
+    Attributes:
+        name: identifies the origin in the service or the ledger, and never holds a secret. By
+            default it says which place this is, and in which store.
+        template_fields: what Airflow renders.
+    """
+
+    name: str = field(default="", kw_only=True)
+
+    template_fields: ClassVar[tuple[str, ...]] = ("name",)
+
+    def __post_init__(self) -> None:
+        given: object = self.name
+        if not isinstance(given, str) or given.isspace():
+            raise ConfigurationError.of("name", f"expected a name, not {given!r}")
+        self._check()
+        if not self.name:
+            self._set(name=self._default_name())
+
+    @property
+    def whole(self) -> bool:
+        """Whether these are all items of the origin, so that what does not come is gone."""
+        return True
+
+    def items(self, memory: Memory | None = None) -> "Iterator[Item | Skipped]":
+        """Yield the items, each time from the beginning, and a `Skipped` for what is left out."""
+        raise NotImplementedError
+
+    def gone_reason(self, key: str) -> str:  # noqa: ARG002 - others look at it
+        """Return why the item with a key did not come: `missing`, or `excluded` by a filter."""
+        return "missing"
+
+    def rendered(self, render: Callable[[Any], Any]) -> Self:
+        """Return the same origin with its `template_fields` rendered, and checked again."""
+        fields = {each: render(getattr(self, each)) for each in self.template_fields}
+        if self.name == self._default_name():
+            fields["name"] = ""
+        return replace(self, **fields)
+
+    def _check(self) -> None:
+        """Check the arguments, as far as that is possible without reading anything."""
+
+    def _default_name(self) -> str:
+        raise ConfigurationError.of("name", "expected a name, which cannot be told from the place")
+
+    def _set(self, **fields: object) -> None:
+        """Set fields while the object is made."""
+        for each, value in fields.items():
+            object.__setattr__(self, each, value)
+
+
+# Arguments ------------------------------------------------------------------------------------
+
+
+def is_template(value: object) -> bool:
+    """Return whether this is rendered later: a text with a template, or what a task will give."""
+    if isinstance(value, str):
+        return bool(_TEMPLATE.search(value))
+    return hasattr(value, "iter_references")
+
+
+def check_flag(name: str, value: object) -> None:
+    """Check an argument that is true or false.
+
+    Raises:
+        ConfigurationError: it is neither.
+    """
+    if not isinstance(value, bool):
+        raise ConfigurationError.of(name, f"expected True or False, not {value!r}")
+
+
+def patterns_of(name: str, given: Any, *kinds: type) -> Any:
+    """Return one pattern or several as a tuple.
+
+    Raises:
+        ConfigurationError: it is something else.
+    """
+    several = [given] if isinstance(given, str) else given
+    if is_template(given):
+        return (given,) if isinstance(given, str) else given
+    if not isinstance(several, Iterable):
+        raise ConfigurationError.expected(name, "a pattern or a list of patterns", given)
+    found = tuple(several)
+    if not all(isinstance(pattern, (str, *kinds)) for pattern in found):
+        raise ConfigurationError.of(name, "expected patterns as strings")
+    return found
+
+
+def is_web_address(address: str) -> bool:
+    """Return whether this is an `http(s)://` address with a host."""
+    try:
+        parts = urlsplit(address)
+    except ValueError:  # such as half of an IPv6 address
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.netloc)
+
+
+def with_patterns(place: str, patterns: Iterable[str]) -> str:
+    """Return the default name of a place: with other patterns it is another origin."""
+    several = " ".join(sorted(patterns))
+    return f"{place} [{several}]" if several else place
