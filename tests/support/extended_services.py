@@ -1,19 +1,24 @@
 """A service with all extensions, and mutants of it with one fault each.
 
-It knows two API keys of one account, its sources are pending for some requests, and its bot answers
-from the texts that are ready.
+It knows two API keys of one account and one of a guest, who sees another collection. Its sources
+are pending for some requests, and its bot answers from the texts that are ready.
 """
 
 import json
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
+from unicodedata import normalize
 
+from knowledge_bot._extensions import new_key
 from knowledge_bot._transports import HTTPResponse
 from knowledge_bot.testing import MemoryService, ReceivedRequest
 from knowledge_bot.testing._extensions import KeptAnswers, RejectedError, Sources
+from knowledge_bot.testing._sync import HeldOrigins
 
-API_KEYS = ("key-of-the-owner", "another-key-of-the-owner")
+API_KEYS = ("key-of-the-owner", "another-key-of-the-owner", "key-of-a-guest")
+GUEST = {API_KEYS[2]: ["col_other"]}
+COLLECTIONS = ["col_default", "col_other"]
 
 _OLD = "017f"  # how a UUIDv7 of February 2022 begins
 
@@ -23,13 +28,17 @@ class ExtendedService(MemoryService):
 
     keys: type[KeptAnswers] = KeptAnswers
     managed: type[Sources] = Sources
+    origins: type[HeldOrigins] = HeldOrigins
     pending_for = 1
     """After how many requests a source is no longer pending."""
 
     def __init__(self, **options: Any) -> None:
         bots = {"bot_default": self.say}
-        super().__init__(bots=bots, extensions={"idempotency", "sources", "passages"}, **options)
+        extensions = {"idempotency", "sources", "sync", "passages"}
+        usual = {"collections": COLLECTIONS, "limited": GUEST, "extensions": extensions}
+        super().__init__(bots=bots, **(usual | options))
         self._keys, self._sources = self.keys(), self.managed(self.sources)
+        self._origins = self.origins(self._sources)
         self._keys.service = self._sources.service = self
         self.hold_sources()
         self._looks = 0
@@ -39,10 +48,10 @@ class ExtendedService(MemoryService):
         """Let a PDF fail, as it does where documents are read: none here is whole."""
         take = self._sources._revise
 
-        def revise(source: Any, content: Any) -> Any:
+        def revise(source: Any, kind: str, content: Any) -> Any:
             if isinstance(content, bytes) and content.startswith(b"%PDF"):
                 self.fail_source(source["name"])
-            return take(source, content)
+            return take(source, kind, content)
 
         self._sources._revise = revise  # type: ignore[method-assign]
 
@@ -84,7 +93,7 @@ def mutant(requirement: str, fault: str, part: type, method: str) -> Callable[[A
 
     def add(function: Any) -> None:
         changed = type("Changed", (part,), {method: function})
-        name = {KeptAnswers: "keys", Sources: "managed"}.get(part)
+        name = {KeptAnswers: "keys", Sources: "managed", HeldOrigins: "origins"}.get(part)
         whole = changed if name is None else type("Whole", (ExtendedService,), {name: changed})
         MUTANTS[fault] = Mutant(whole, requirement)
 
@@ -321,9 +330,9 @@ def _(self, source, if_match):
 
 
 @mutant("sources/lost-answer", "It refuses a replacement whose answer was lost", Sources, "replace")
-def _(self, source_id, changes, content, if_match):
-    self.check(self.get(source_id), if_match)
-    return Sources.replace(self, source_id, changes, content, if_match)
+def _(self, source_id, *what):
+    self.check(self.get(source_id), what[-1])
+    return Sources.replace(self, source_id, *what)
 
 
 @mutant("sources/filters", "It ignores the filters of a list", Sources, "listed")
@@ -360,3 +369,245 @@ def _(self):
     kept = vars(self).setdefault("kept", {})
     kept.update({passage["id"]: (source, passage) for source, passage in Sources.passages(self)})
     return [*kept.values()]
+
+
+# Origins ------------------------------------------------------------------------------------------
+
+
+def with_value(method: str, change: Callable[..., Any]) -> Callable[..., Any]:
+    """Change what a request says."""
+    act = getattr(HeldOrigins, method)
+    return lambda self, value, *rest: act(self, {**value, **change(self, value)}, *rest)
+
+
+def with_answer(method: str, change: Callable[[Any], Any]) -> Callable[..., Any]:
+    """Change what is answered."""
+    act = getattr(HeldOrigins, method)
+
+    def acting(self, *request):
+        answer = act(self, *request)
+        return answer | change(answer)
+
+    return acting
+
+
+def as_held(name: str, field: str, held: Callable[[Any], Any]) -> Callable[..., Any]:
+    """Let what a list says of entries be what these have."""
+
+    def change(self, value):
+        there = self._origins[value["origin"]].entries
+        return {
+            name: [
+                {**one, field: held(there[one["key"]])} if one["key"] in there else one
+                for one in value.get(name, ())
+            ]
+        }
+
+    return change
+
+
+def text_of(change: Callable[[str], str]) -> Callable[..., Any]:
+    """Change the texts that name an entry."""
+    return lambda self, value: {
+        name: change(value[name])
+        for name in ("origin", "key", "version", "digest")
+        if isinstance(value[name], str)
+    }
+
+
+def owner_of(self, value):
+    gone = {one["key"] for one in value["missing"]}
+    owners = [name for name, of in self._origins.items() if not gone.isdisjoint(of.entries)]
+    return {"origin": owners[0]} if owners else {}
+
+
+for _requirement, _fault, _method, _changed in (
+    (
+        "sums",
+        "It knows every origin",
+        "sums",
+        with_answer("sums", lambda answer: {"known": True}),
+    ),
+    (
+        "sums",
+        "It keeps no versions",
+        "put",
+        with_value("put", lambda self, value: {"version": None}),
+    ),
+    (
+        "entries",
+        "It lists entries in an order of its own",
+        "entries",
+        with_answer("entries", lambda answer: {"data": answer["data"][::-1]}),
+    ),
+    (
+        "entry-filters",
+        "It lists all buckets",
+        "entries",
+        lambda self, query: HeldOrigins.entries(
+            self, {name: of for name, of in query.items() if name != "bucket"}
+        ),
+    ),
+    (
+        "keys",
+        "It takes two spellings of a letter for the same",
+        "put",
+        with_value("put", text_of(lambda text: normalize("NFC", text))),
+    ),
+    (
+        "keys",
+        "It takes white space off keys",
+        "put",
+        with_value("put", text_of(str.strip)),
+    ),
+    (
+        "bounds",
+        "It cuts keys that are too long",
+        "put",
+        with_value("put", text_of(lambda text: text[:1024])),
+    ),
+    (
+        "bounds",
+        "It takes half a character for a question mark",
+        "put",
+        with_value("put", text_of(lambda text: text.encode(errors="replace").decode())),
+    ),
+    ("apart", "It looks for a key in all origins", "complete", with_value("complete", owner_of)),
+    (
+        "put",
+        "It reads again what is unchanged",
+        "put",
+        with_value("put", lambda self, value: {"digest": new_key()}),
+    ),
+    (
+        "put",
+        "It gives a source that is put again another id",
+        "put",
+        with_answer("put", lambda answer: {"source": {**answer["source"], "id": new_key()}}),
+    ),
+    (
+        "kinds",
+        "It takes a file of another kind for the same",
+        "put",
+        lambda self, value, kind, *rest: HeldOrigins.put(self, value, "write", *rest),
+    ),
+    *(
+        (
+            requirement,
+            f"It does not look at what is expected ({requirement})",
+            "put",
+            lambda self, value, *rest: HeldOrigins.put(
+                self, {name: of for name, of in value.items() if name != "expected"}, *rest
+            ),
+        )
+        for requirement in ("moved-on", "puts-at-once", "repeated")
+    ),
+    (
+        "digest",
+        "It believes any digest",
+        "put",
+        with_value("put", text_of(lambda text: text.removeprefix("sha256:"))),
+    ),
+    ("adopted", "It adopts nothing", "_without_origin", lambda self, *what: None),
+    (
+        "adopted",
+        "It adopts what belongs to another origin",
+        "_without_origin",
+        lambda self, *what: self._owners.clear() or HeldOrigins._without_origin(self, *what),
+    ),
+    (
+        "source-deleted",
+        "It keeps the entries of what was deleted",
+        "_held",
+        lambda self: self._origins,
+    ),
+    (
+        "touch",
+        "It touches what has another digest",
+        "touch",
+        with_value("touch", as_held("entries", "digest", lambda entry: entry.digest)),
+    ),
+    (
+        "moved",
+        "It moves an entry to a key that another has",
+        "touch",
+        lambda self, value, read: (
+            [
+                self._origins[value["origin"]].entries.pop(one["key"], None)
+                for one in value["entries"]
+                if one.get("moved_from")
+            ]
+            and HeldOrigins.touch(self, value, read)
+        ),
+    ),
+    (
+        "few",
+        "It removes at once what is not sure",
+        "complete",
+        with_value("complete", as_held("missing", "sure", lambda entry: True)),
+    ),
+    (
+        "many",
+        "It takes a run that is repeated for another",
+        "complete",
+        with_value("complete", lambda self, value: {"run": new_key()}),
+    ),
+    (
+        "withheld",
+        "It has no limit",
+        "complete",
+        with_value("complete", lambda self, value: {"limit": 1}),
+    ),
+    (
+        "missing-moved-on",
+        "It removes what is new",
+        "complete",
+        with_value("complete", as_held("missing", "digest", lambda entry: entry.digest)),
+    ),
+    (
+        "parts",
+        "It decides with each part",
+        "complete",
+        with_value("complete", lambda self, value: {"more": False}),
+    ),
+    (
+        "completed",
+        "It keeps no note",
+        "complete",
+        with_value("complete", lambda self, value: {"note": None}),
+    ),
+    (
+        "told",
+        "It takes any reason for told",
+        "complete",
+        with_value("complete", as_held("told", "reason", lambda entry: entry.source["reason"])),
+    ),
+    (
+        "origins",
+        "It keeps the sources of an origin that is deleted",
+        "delete",
+        lambda self, query: self._origins.pop(self._known(query)) and None,
+    ),
+    (
+        "origins",
+        "It knows no name that is taken",
+        "rename",
+        lambda self, query, value: (
+            self._origins.pop(value["name"], None),
+            HeldOrigins.rename(self, query, value),
+        )[1],
+    ),
+    (
+        "overlap",
+        "It counts the origin's own sources as another's",
+        "overlap",
+        with_value("overlap", lambda self, value: {"origin": "nobody"}),
+    ),
+    (
+        "limited-key",
+        "It shows all entries to every key",
+        "_seen",
+        lambda self, origin: origin.entries,
+    ),
+):
+    mutant(f"sync/{_requirement}", _fault, HeldOrigins, _method)(_changed)

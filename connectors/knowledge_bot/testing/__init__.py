@@ -157,6 +157,8 @@ class MemoryService:
         wrapped: whether answers are wrapped in `value`; the interface shows both forms (section 4).
         extensions: what it announces and does beyond the interface, `idempotency`, `sources`,
             `sync` and `passages`, where a text is one passage; by default nothing.
+        limited: the API keys that see some collections alone, with the ids of these; all others
+            see everything.
 
     Attributes:
         requests: what arrived but for pings, in order, also where it was answered with a fault.
@@ -175,6 +177,7 @@ class MemoryService:
     collections: Mapping[str, str] | Iterable[str] = ("col_default",)
     wrapped: bool = True
     extensions: Iterable[str] = ()
+    limited: Mapping[str, Iterable[str]] = field(default_factory=dict, repr=False)
     requests: list[ReceivedRequest] = field(default_factory=list, init=False)
     pings: list[ReceivedRequest] = field(default_factory=list, init=False)
     sources: list[dict[str, Any]] = field(default_factory=list, init=False)
@@ -399,6 +402,8 @@ class MemoryService:
 
     def _answer(self, received: ReceivedRequest) -> HTTPResponse:
         key = received.headers.get("idempotency-key")
+        seen = self.limited.get(received.headers.get("x-api-key", ""))
+        self._sources.seen = None if seen is None else frozenset(seen)
         try:
             if received.method != "GET" and not received.headers.get("x-api-key"):
                 raise RejectedError(401, "unauthorized", "there is no API key")
@@ -452,7 +457,7 @@ class MemoryService:
             case "GET", "sources" if manages:
                 return sources.listed(parse_qs(received.query, keep_blank_values=True))
             case "GET", "sources", source_id if manages:
-                return dict(sources.get(source_id))
+                return sources.shown(sources.get(source_id))
             case "PUT", "sources", source_id, kind if manages and kind in _KINDS:
                 changes, kind, content = self._read_source(received, kind)
                 return sources.replace(source_id, changes, kind, content, if_match)
@@ -530,7 +535,10 @@ class MemoryService:
     @property
     def _known(self) -> Mapping[str, str]:
         assert isinstance(self.collections, Mapping)  # noqa: S101 - made one above
-        return self.collections
+        seen = self._sources.seen
+        return {
+            each: name for each, name in self.collections.items() if seen is None or each in seen
+        }
 
     def _collection(self, known: str) -> dict[str, str]:
         return {"id": known, "name": self._known[known]}

@@ -78,6 +78,8 @@ class Sources:
         self._failing: dict[str, str] = {}  # reasons by name
         self._revisions = 0
         self.held = False
+        self.seen: frozenset[str] | None = None
+        """The collections that the present API key sees; None: all."""
         self._index: dict[str, dict[str, Any]] = {}
         self._newest: dict[str, Any] = {}  # of the index
         self.losses = 0
@@ -100,9 +102,28 @@ class Sources:
 
     def get(self, source_id: str) -> dict[str, Any]:
         """Return a source."""
-        if (source := self.by_id().get(source_id)) is None:
+        if (source := self.by_id().get(source_id)) is None or not self.sees(source):
             raise RejectedError(404, "unknown_source", f"there is no source {source_id}")
         return source
+
+    def sees(self, source: Mapping[str, Any], *, whole: bool = False) -> bool:
+        """Return whether the present API key sees a source, or all of its collections."""
+        ids = {one["id"] for one in source["collections"]}
+        return self.seen is None or (ids <= self.seen if whole else not ids.isdisjoint(self.seen))
+
+    def check_whole(self, source: Mapping[str, Any]) -> None:
+        """Refuse to change what the present API key does not see all of."""
+        if not self.sees(source, whole=True):
+            raise RejectedError(
+                403, "forbidden", "it is in a collection that this key does not see"
+            )
+
+    def shown(self, source: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a source as the present API key sees it."""
+        inside = [
+            one for one in source["collections"] if self.seen is None or one["id"] in self.seen
+        ]
+        return {**source, "collections": inside}
 
     def made_from(self, source: Mapping[str, Any]) -> tuple[str, Content]:
         """Return the kind of a source, such as `upload.md`, and what its revision is made from."""
@@ -117,14 +138,14 @@ class Sources:
         limit = (query.get("limit") or ["50"])[0]
         if not limit.isdecimal() or not 1 <= int(limit) <= 500:
             raise RejectedError(400, "invalid_request", "limit is not 1 to 500")
-        found = [one for one in reversed(self._sources) if _fits(one, query)]
+        found = [one for one in reversed(self._sources) if self.sees(one) and _fits(one, query)]
         if before := query.get("before"):
             ids = [one["id"] for one in reversed(self._sources)]
             if before[0] not in ids:
                 raise RejectedError(400, "invalid_request", "before names no page")
             older = ids[ids.index(before[0]) + 1 :]
             found = [one for one in found if one["id"] in older]
-        page = [dict(one) for one in found[: int(limit)]]
+        page = [self.shown(one) for one in found[: int(limit)]]
         return {"data": page, "next": page[-1]["id"] if len(found) > len(page) else None}
 
     def create(self, source: dict[str, Any], kind: str, content: Content) -> dict[str, Any]:
@@ -161,7 +182,8 @@ class Sources:
         return answer
 
     def check(self, source: Mapping[str, Any], if_match: str | None) -> None:
-        """Refuse what is meant for another revision."""
+        """Refuse what is meant for another revision, or is not for the present API key."""
+        self.check_whole(source)
         if if_match not in (None, "*", f'"{source["revision"]}"'):
             raise RejectedError(412, "revision_changed", f"{source['id']} has another revision")
 

@@ -61,15 +61,16 @@ class HeldOrigins:
         """Return what an origin holds, in short."""
         name = origin_in(query)
         found = self._held().get(name, _HeldOrigin())
+        entries = self._seen(found)
         sums = [0] * BUCKETS
-        for key, entry in found.entries.items():
+        for key, entry in entries.items():
             bucket = bucket_of(key)
             sums[bucket] = (sums[bucket] + mark_of(key, entry.version)) % SUM_MODULUS
-        states = Counter(entry.source["status"] for entry in found.entries.values())
-        failed = [one for one in found.entries.values() if one.source["status"] == "failed"]
+        states = Counter(entry.source["status"] for entry in entries.values())
+        failed = [one for one in entries.values() if one.source["status"] == "failed"]
         return {
             "known": name in self._origins,
-            "count": len(found.entries),
+            "count": len(entries),
             "sums": [f"{one:016x}" for one in sums],
             "pending": sum(states[state] for state in _PENDING),
             "failed": len(failed),
@@ -80,7 +81,7 @@ class HeldOrigins:
 
     def entries(self, query: Query) -> object:
         """Return a page of the entries of an origin."""
-        found = self._held().get(origin_in(query), _HeldOrigin()).entries
+        found = self._seen(self._held().get(origin_in(query), _HeldOrigin()))
         limit = _number(query, "limit", 1, 1000, 500)
         bucket = _number(query, "bucket", 0, BUCKETS - 1, -1)
         after = (query.get("after") or [""])[0]
@@ -108,7 +109,7 @@ class HeldOrigins:
         for source in self._sources.all():
             owner = self._owners.get(source["id"])
             inside = not collections.isdisjoint(one["id"] for one in source["collections"])
-            if owner != own and inside and source["name"] in names:
+            if owner != own and inside and source["name"] in names and self._sources.sees(source):
                 held.setdefault(owner, set()).add(source["name"])
         counts = sorted(((len(of), owner) for owner, of in held.items()), key=lambda one: -one[0])
         return {"data": [{"origin": owner, "names": count} for count, owner in counts]}
@@ -136,6 +137,7 @@ class HeldOrigins:
             origin.entries[key] = _HeldEntry(version, digest, kept)
             self._owners[kept["id"]] = name
             return {"outcome": "created" if adopted is None else "adopted", "source": source}
+        self._sources.check_whole(entry.source)
         if (entry.digest, self._sources.kind(entry.source)) == (digest, kind):
             entry.source.update(fields)
             entry.version = version
@@ -160,6 +162,8 @@ class HeldOrigins:
             entry = origin.entries.get(old)
             if entry is None:
                 entry, old = origin.entries.get(key), key  # it was moved already
+            if entry is not None:
+                self._sources.check_whole(entry.source)
             taken = old != key and key in origin.entries
             fits = entry is not None and entry.digest == digest and not taken
             if fits and entry is not None:
@@ -191,7 +195,7 @@ class HeldOrigins:
     def _decide(
         self, origin: _HeldOrigin, named: dict[str, tuple[str, bool]], limit: float
     ) -> dict[str, Any]:
-        entries = origin.entries
+        entries = self._seen(origin)
         missing = {
             key: digest
             for key, (digest, _) in named.items()
@@ -231,7 +235,7 @@ class HeldOrigins:
         self._sources.drop(entry.source["id"] for entry in origin.entries.values())
         self._held()
 
-    # Helpers of these
+    # What these need
 
     def _held(self) -> dict[str, _HeldOrigin]:
         """Return the origins, without the entries whose sources are gone."""
@@ -244,15 +248,24 @@ class HeldOrigins:
                     del origin.entries[key]
         return self._origins
 
+    def _seen(self, origin: _HeldOrigin) -> dict[str, _HeldEntry]:
+        """Return the entries of which the present API key sees the sources."""
+        if self._sources.seen is None:
+            return origin.entries
+        return {key: one for key, one in origin.entries.items() if self._sources.sees(one.source)}
+
     def _known(self, query: Query) -> str:
+        """Return the name of an origin that is to be changed."""
         name = origin_in(query)
         if name not in self._held():
             raise RejectedError(404, "unknown_origin", f"there is no origin {name}")
+        for entry in self._origins[name].entries.values():
+            self._sources.check_whole(entry.source)
         return name
 
     def _shown(self, name: str) -> dict[str, Any]:
         origin = self._origins[name]
-        count = len(origin.entries)
+        count = len(self._seen(origin))
         return {"name": name, "count": count, "completed_at": origin.completed_at}
 
     def _without_origin(

@@ -12,7 +12,7 @@ from importlib import import_module
 
 from conformance.kit import Kit
 
-AREAS = ("interface", "idempotency", "sources", "passages")
+AREAS = ("interface", "idempotency", "sources", "sync", "passages")
 
 
 def requirements() -> Iterator[tuple[str, Callable[[Kit], None]]]:

@@ -18,6 +18,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--api-key", metavar="KEY", help="a key that may add sources (or KNOWLEDGE_BOT_API_KEY)"
     )
     group.addoption("--second-api-key", metavar="KEY", help="another key of the same account")
+    group.addoption("--limited-api-key", metavar="KEY", help="one that sees another collection")
     group.addoption("--collection", metavar="ID", help="make sources in it (default: the first)")
     group.addoption("--bot", metavar="ID", help="ask this bot (default: the first)")
     group.addoption(
@@ -33,21 +34,26 @@ def kit(request: pytest.FixtureRequest) -> Iterator[Kit]:
         found: str | None = request.config.getoption(name, default=None)
         return found
 
-    address, keys = given("--base-url"), (given("--api-key"), given("--second-api-key"))
-    transport = None
+    address, transport = given("--base-url"), None
+    keys = [given(f"--{one}api-key") for one in ("", "second-", "limited-")]
     if address is None:
-        address, keys, transport = "https://service.test", API_KEYS, ExtendedService().transport
-    first = Client(keys[0] or os.environ.get("KNOWLEDGE_BOT_API_KEY"), address, transport=transport)
-    second = Client(keys[1], address, transport=transport) if keys[1] else None
+        address, transport = "https://service.test", ExtendedService().transport
+        keys = [*API_KEYS]
+    keys[0] = keys[0] or os.environ.get("KNOWLEDGE_BOT_API_KEY")
+    first, second, limited = (
+        Client(key, address, transport=transport) if key or not number else None
+        for number, key in enumerate(keys)
+    )
     with first as client:
         collection = given("--collection") or client.list_collections()[0].id
         bot = given("--bot") or next((one.id for one in client.list_bots()), None)
-        made = Kit(client, collection, bot, float(given("--wait") or 60), second)
+        made = Kit(client, collection, bot, float(given("--wait") or 60), second, limited)
         if (status := made.add().status) in (401, 403):
             pytest.exit(f"{status}: this API key may not add to {collection}", 4)
         yield made
-    if second is not None:
-        second.close()
+    for one in (second, limited):
+        if one is not None:
+            one.close()
     if made.made:
         warnings.warn(f"Left in the service: {', '.join(made.made)}", stacklevel=1)
 

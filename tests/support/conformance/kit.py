@@ -73,7 +73,9 @@ class Kit:
     bot: str | None
     wait: float
     second: Client | None = None
+    limited: Client | None = None
     made: list[str] = field(default_factory=list)
+    origins: list[str] = field(default_factory=list)
 
     def announced(self, extension: str, parameter: str | None = None) -> Mapping[str, Any]:
         """Return the parameters of an extension; what it does not announce is not tested."""
@@ -113,9 +115,15 @@ class Kit:
             if response.status != 429 or time.monotonic() + pause > deadline:
                 break
         answer = Replied(response.status, response.headers, response.body)
-        if method == "POST" and path.startswith("/sources") and answer.status < 300:
-            self.made = [*dict.fromkeys([*self.made, str(answer.value.get("id"))])]
+        if answer.status < 300 and f"{method} {path}".startswith(("POST /sources", "PUT /sync")):
+            source = answer.value.get("source") or answer.value
+            self.made = [*dict.fromkeys([*self.made, str(source.get("id"))])]
         return answer
+
+    def origin(self) -> str:
+        """Return the name of a new origin, which is deleted at the end."""
+        self.origins.append(f"conformance {os.urandom(4).hex()}")
+        return self.origins[-1]
 
     def text(self, content: str = TEXT, name: str = "") -> dict[str, Any]:
         """Return the fields of a text."""
@@ -127,11 +135,20 @@ class Kit:
         text = text or self.text()
         return self.send("POST", "/sources/write", text, *map(key_header, keys), client=client)
 
-    def upload(self, method: str, path: str, text: Any, *headers: tuple[str, str]) -> Replied:
+    def upload(
+        self,
+        method: str,
+        path: str,
+        text: Any,
+        *headers: tuple[str, str],
+        filename: str | None = None,
+    ) -> Replied:
         """Send a text as a file; the boundary of its form is random."""
-        fields = {name: text[name] for name in ("name", "collections")}
+        fields = {name: of for name, of in text.items() if name != "content"}
         file = text["content"].encode()
-        upload = Upload.prepare(fields, file, filename=None, content_type=None, on_progress=None)
+        upload = Upload.prepare(
+            fields, file, filename=filename, content_type=None, on_progress=None
+        )
         form = upload.open("value")
         kind = "Content-Type", form.content_type
         return self.send(method, path, None, kind, *headers, body=form.whole)
@@ -204,6 +221,9 @@ class Kit:
 
     def delete_all(self) -> None:
         """Delete what was made; `made` are then those that cannot be deleted."""
+        for origin in self.origins:
+            self.send("DELETE", f"/sync/origins?origin={quote(origin)}")
+        self.origins.clear()
         if not self.client.extensions().get("sources", {}).get("manage"):
             return
         for source_id in self.made.copy():
