@@ -40,7 +40,11 @@ if __name__ == "__main__":
 
         retriever = KnowledgeBotRetriever(bot_ids=["bot_lending", "bot_workshop"], client=client)
         nodes = QueryPipeline(chain=[retriever]).run("How long is the loan period for hand tools?")
-        print("Retriever:", " | ".join(node.metadata["bot_id"] for node in nodes), "\n")
+        print(
+            "Retriever:",
+            " | ".join(node.metadata.get("source", "an answer") for node in nodes),
+            "\n",
+        )
 
         chat = KnowledgeBotChatEngine("bot_lending", client=client)
         turn = QueryPipeline(chain=[FnComponent(fn=lambda message: str(chat.chat(message)))])

@@ -32,9 +32,9 @@ class KnowledgeBotRetriever(AskedOnce[str, list[Document]], BaseRetriever, Clien
     """The passages that one bot or several would answer from, as documents.
 
     Where the service announces `passages`, they are searched for and no bot is asked: there is no
-    message and no conversation. The best passages of each bot come in turn. Elsewhere every bot is
-    asked, in a conversation of its own: the passages that its answer names are the documents, or
-    the answer if it names none.
+    message and no conversation. The best passages of each bot come in turn, first those of bots
+    that found something. Elsewhere every bot is asked, in a conversation of its own: the passages
+    that its answer names are the documents, or the answer if it names none.
 
     Setup:
         `pip install "knowledge-bot[langchain]"`, and `KNOWLEDGE_BOT_BASE_URL` and
@@ -46,8 +46,8 @@ class KnowledgeBotRetriever(AskedOnce[str, list[Document]], BaseRetriever, Clien
         bot_ids: list[str]
             Several bots instead, asked at the same time.
         k: int | None
-            How many documents at most; by default five passages, or an answer of each bot. Also an
-            argument of `invoke`.
+            How many documents at most, once all bots were asked and refusals dropped; by default
+            five passages, or an answer of each bot. Also an argument of `invoke`.
         drop_refusals: bool
             Leave out what is not about the question: passages of a search that found nothing, and
             answers that say so, which are of no use in a prompt or an ensemble. False by default.
@@ -68,12 +68,12 @@ class KnowledgeBotRetriever(AskedOnce[str, list[Document]], BaseRetriever, Clien
         ```
 
     Document metadata:
-        Of a passage `bot_id`, `source`: the source's name, `source_id`, `url`, `revision`,
-        `passage_id` (also the document's id, the same in every search until the source changes),
-        `score`: higher for what fits better, among those of one bot, and `found`: False if nothing
-        of the search is about the question. Of an answer `bot_id`, `conversation_id`, `message_id`
-        (also the document's id), `created_at` in Unix milliseconds, `sources`: the names of the
-        answer's sources, and `found`: False if the bot says that it found nothing.
+        Of a passage `source`: the source's name, `source_id`, `url`, `revision` and `passage_id`
+        (also the document's id, the same in every search until the source changes). Nothing in it
+        is the question's or the bot's, so equal passages are equal documents: a union, a fusion or
+        an index takes them for one. Of an answer `bot_id`, and `source`: the names of the answer's
+        sources, separated by commas; the document's id is the message's. What is not known is left
+        out, and all values are texts, as vector stores want them.
 
     Use within a chain:
         ```python
@@ -120,7 +120,7 @@ class KnowledgeBotRetriever(AskedOnce[str, list[Document]], BaseRetriever, Clien
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int | None = None
     ) -> list[Document]:
         retrieval = self._retrieval(query, k)
-        with asking(run_manager, alone=retrieval.is_of_one):
+        with asking(run_manager, alone=len(retrieval.bots) == 1):
             return list(map(_document, retrieval.get(self._sync, query)))
 
     @override
@@ -128,7 +128,7 @@ class KnowledgeBotRetriever(AskedOnce[str, list[Document]], BaseRetriever, Clien
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, k: int | None = None
     ) -> list[Document]:
         retrieval = self._retrieval(query, k)
-        with asking(run_manager, alone=retrieval.is_of_one):
+        with asking(run_manager, alone=len(retrieval.bots) == 1):
             return list(map(_document, await retrieval.aget(self._awaiting_client(), query)))
 
     def _retrieval(self, query: Any, k: int | None) -> Retrieval:
@@ -144,11 +144,10 @@ class KnowledgeBotRetriever(AskedOnce[str, list[Document]], BaseRetriever, Clien
             raise ConfigurationError.of("k", f"expected 1 or more, not {limit!r}. Nothing was sent")
         return Retrieval(
             bots_named(self.bot_id, self.bot_ids),
-            limit=limit or Retrieval.DEFAULT,
-            answers=limit,
+            limit=limit,
             relevant=self.drop_refusals,
         )
 
 
 def _document(found: Retrieved) -> Document:
-    return Document(id=found.id, page_content=found.text, metadata=found.fields)
+    return Document(id=found.id, page_content=found.text, metadata={**found.fields})

@@ -1,6 +1,7 @@
 """Conversion of the framework's messages and queries, and of a bot's answers."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from llama_index.core.base.llms.types import (
@@ -19,7 +20,7 @@ from llama_index.core.schema import (
 )
 
 from knowledge_bot import ConfigurationError, Message
-from knowledge_bot.adapters.retrieval import Answer, Retrieved, retrieved
+from knowledge_bot.adapters.retrieval import Answer, Retrieved, answered, retrieved
 from knowledge_bot.conversations import ROLES, Said, placeholder
 
 # A block that only marks what a provider caches.
@@ -47,20 +48,19 @@ def text_of(query: QueryBundle) -> str:
 
 
 def node_of(found: Retrieved) -> NodeWithScore:
-    """Return a passage, or an answer, as a node."""
-    # What changes with every question must not be embedded or shown to a model.
-    volatile = [name for name in found.fields if name != "source"]
+    """Return a passage, or an answer, as a node, and its score beside it."""
+    beside = [name for name in found.fields if name != "source"]  # of no use in a prompt
     node = TextNode(
         id_=found.id,
         text=found.text,
-        metadata=found.fields,
-        excluded_embed_metadata_keys=volatile,
-        excluded_llm_metadata_keys=volatile,
+        metadata={**found.fields},
+        excluded_embed_metadata_keys=beside,
+        excluded_llm_metadata_keys=beside,
     )
     if source_id := found.fields.get("source_id"):
         node.relationships[NodeRelationship.SOURCE] = RelatedNodeInfo(node_id=source_id)
-    score = found.fields.get("score")  # postprocessors drop nodes without one
-    return NodeWithScore(node=node, score=1.0 if score is None else score)
+    # Postprocessors drop nodes without a score.
+    return NodeWithScore(node=node, score=1.0 if found.score is None else found.score)
 
 
 def completion_of(bot_id: str, message: Message, *, streamed: bool = False) -> CompletionResponse:
@@ -78,22 +78,19 @@ def reply_of(bot_id: str, message: Message, *, streamed: bool = False) -> ChatRe
 def source_nodes(response: ChatResponse | CompletionResponse) -> list[NodeWithScore]:
     """Return what an answer was given from: the passages that it names, as nodes.
 
-    Where it names only sources, each is a node with the answer's text. An answer that found
-    something but names no source has one node, and one that found nothing has none.
+    Where it names only sources, each is a node with the answer's text. An answer that names no
+    source has one node if it found something, and none otherwise.
     """
     message: Any = response.raw
-    metadata = response.additional_kwargs
-    if not metadata["found"]:
-        return []
     answer = Answer.of(message)
     if cited := answer.cited:
-        return [node_of(retrieved(metadata["bot_id"], passage)) for passage in cited]
-    words = answer.words
+        return list(map(node_of, map(retrieved, cited)))
+    whole = answered(response.additional_kwargs["bot_id"], answer, answer.words)
     named = [
-        Retrieved(f"{message.id}-{number}", words, {"source": source, **metadata})
-        for number, source in enumerate(metadata["sources"], 1)
+        replace(whole, id=f"{whole.id}-{number}", fields={**whole.fields, "source": source})
+        for number, source in enumerate(answer.source_names, 1)
     ]
-    return list(map(node_of, named or [Retrieved(message.id, words, {**metadata})]))
+    return list(map(node_of, named or ([whole] if whole.found else [])))
 
 
 def _told(bot_id: str, message: Message, streamed: bool) -> dict[str, Any]:

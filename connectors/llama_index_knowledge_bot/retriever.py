@@ -16,17 +16,18 @@ from llama_index_knowledge_bot.messages import node_of, text_of
 class KnowledgeBotRetriever(BaseRetriever):
     """The passages that one bot or several would answer from, as nodes.
 
-    Where the service announces `passages`, they are searched for and no bot is asked: there is no
-    message and no conversation. The best passages of each bot come in turn. A node has the
-    passage's id and score, and its source as `ref_doc_id`; its metadata are `bot_id`, `source`: the
-    source's name, `source_id`, `url`, `revision`, `passage_id`, `score`, and `found`: False if
-    nothing of the search is about the question.
+    Where the service announces `passages`, these are searched for and no bot is asked: there is no
+    message and no conversation. The best passages of each bot come in turn, first those of bots
+    that found something. A node has the passage's id and score, and its source as `ref_doc_id`; its
+    metadata are `source`: the source's name, `source_id`, `url`, `revision` and `passage_id`.
+    Nothing in it is the question's or the bot's, so equal passages are equal nodes, and a fusion
+    takes them for one. Scores are comparable among the passages of one search; they have no upper
+    bound, so cut by count and not by a number.
 
     Elsewhere every bot is asked, in a conversation of its own. The passages that its answer names
     are then the nodes, or the answer if it names none; the score is 1.0, since there is none and
-    postprocessors drop nodes without one. An answer's metadata are `bot_id`, `conversation_id`,
-    `message_id`, `created_at` in Unix milliseconds, the names of the answer's `sources`, and
-    whether the bot `found` anything.
+    postprocessors drop nodes without one. An answer's metadata are `bot_id`, and `source`: the
+    names of its sources, separated by commas.
 
     Of the metadata only `source` is embedded and shown to a model.
 
@@ -50,7 +51,7 @@ class KnowledgeBotRetriever(BaseRetriever):
         drop_refusals: whether to leave out what is not about the question: passages of a search
             that found nothing, and answers such as "I could not find that", which are recognised by
             `found` in the service's answer, or without it by their English words.
-        similarity_top_k: how many passages at most; an answer of each bot is always a node.
+        similarity_top_k: how many nodes at most, once all bots were asked and refusals dropped.
         callback_manager: the framework's handlers of events.
 
     Raises:

@@ -63,7 +63,7 @@ def test_each_named_source_is_a_node_with_the_words_of_the_answer(asked, method)
     said = "At nine. Not on Sundays.\n\nSources: hours.md, holidays.md"
     found = asked(method, said).source_nodes
     assert [node.metadata["source"] for node in found] == ["hours.md", "holidays.md"]
-    assert {node.metadata["message_id"] for node in found} == {"msg_1"}
+    assert {node.metadata["bot_id"] for node in found} == {"bot_1"}
     assert len({node.node_id for node in found}) == 2
     for node in found:
         assert node.score == 1.0
@@ -80,6 +80,8 @@ def test_an_answer_without_named_sources_is_one_node_and_a_refusal_is_none(asked
     refusal = "I could not find that in my sources."
     assert asked(method, refusal).source_nodes == []
     assert asked(method, "Nichts.", found=False).source_nodes == []
+    doubted = asked(method, "I am not sure.\n\nSources: hours.md", found=False)
+    assert [node.metadata["source"] for node in doubted.source_nodes] == ["hours.md"]
 
 
 class Judge(MockLLM):

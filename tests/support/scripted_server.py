@@ -82,7 +82,7 @@ def reset(connection: socket.socket) -> None:
 def silence(connection: socket.socket) -> None:
     """Nothing, until the client gives up."""
     with contextlib.suppress(OSError):
-        connection.settimeout(30)
+        connection.settimeout(300)  # longer than a busy machine needs to kill a client
         connection.recv(1)
 
 

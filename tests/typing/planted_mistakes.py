@@ -30,7 +30,6 @@ from knowledge_bot import (
     Source,
     SourceDetails,
 )
-from knowledge_bot.adapters.retrieval import aask_bots, ask_bots
 from knowledge_bot.checks import CheckReport, Question, check
 from knowledge_bot.ingest import (
     File,
@@ -68,7 +67,6 @@ def right(client: Client, collection: Collection, headers: Mapping[str, str]) ->
     assert_type(client.get_source("src_1").warnings, tuple[str, ...])
     client.delete_source("src_1", revision=None)
     client.send_message(bot_id="bot_1", content="?", idempotency_key="k")
-    assert_type(ask_bots(client, ["bot_1"], "?"), list[Message])
     alive: bool = client.ping()
     print(alive)
     client.create_webpage_source(
@@ -105,7 +103,6 @@ async def right_as_well(client: AsyncClient) -> None:
     assert_type((await client.get_source("src_1")).ready_at, datetime | None)
     await client.delete_source("src_1")
     assert_type(await client.extensions(), Mapping[str, Mapping[str, Any]])
-    assert_type(await aask_bots(client, ["bot_1"], "?"), list[Message])
     async with AsyncClient(http_client=httpx.AsyncClient()) as given:
         assert_type(given, AsyncClient)
     AsyncClient(http_client=httpx2.AsyncClient())
@@ -169,7 +166,6 @@ def wrong_arguments(client: Client) -> None:
         headers=["a"],  # type: ignore[list-item]
     )
     client.with_options(retries=1)  # type: ignore[call-arg]
-    ask_bots(client, [1], "?")  # type: ignore[list-item]
 
 
 def wrong_clients() -> None:
@@ -198,7 +194,6 @@ async def wrong_colours(client: AsyncClient, blocking: Client) -> None:
     await blocking.list_bots()  # type: ignore[misc]
     with client:  # type: ignore[attr-defined]
         pass
-    ask_bots(client, ["bot_1"], "?")  # type: ignore[arg-type]
 
 
 def wrong_errors(error: KnowledgeBotError) -> int | None:

@@ -6,11 +6,11 @@ answer itself.
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass
-from itertools import zip_longest
-from typing import Any, ClassVar
+from itertools import chain, zip_longest
+from typing import ClassVar, TypeVar
 
 from knowledge_bot._answers import Answer
 from knowledge_bot._client import AsyncClient, Client
@@ -18,24 +18,33 @@ from knowledge_bot._endpoints import MOST_PASSAGES
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.models import Message, Passage
 
-__all__ = ["Answer", "Retrieval", "Retrieved", "aask_bots", "ask_bots", "bots_named", "retrieved"]
+__all__ = ["Answer", "Retrieval", "Retrieved", "answered", "bots_named", "retrieved"]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Retrieved:
     """A passage, or an answer.
 
+    Frameworks compare and hash what they keep: a passage that two questions or two bots find must
+    be equal, or a fusion counts it twice. So what belongs to the question stands beside the fields.
+
     Attributes:
         id: the passage's, which stays the same until its source changes, or the message's.
         text: what it says.
-        fields: what frameworks keep beside it, as new plain values. Of a passage `bot_id`,
-            `source`: the source's name, `source_id`, `url`, `revision`, `passage_id`, `score` and
-            `found`; of an answer what `Answer.as_dict` returns.
+        fields: what frameworks keep beside it: new flat values, none of them None. Of a passage
+            `source`: the source's name, `source_id`, `url`, `revision` and `passage_id`; of an
+            answer `bot_id`, and `source`: the names of its sources, separated by commas.
+        found: whether anything was found about the question, as far as the service can tell.
+        score: higher for what fits better among the passages of one search; None: there is none.
     """
 
     id: str
     text: str
-    fields: dict[str, Any]
+    fields: dict[str, str]
+    found: bool = True
+    score: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +53,8 @@ class Retrieval:
 
     Attributes:
         bots: their ids, `bot_…`.
-        limit: how many passages at most, of all bots.
-        answers: how many bots are asked at most, where no passages are searched for.
+        limit: how many passages and answers at most, of all bots; None: five passages, or an
+            answer of each bot.
         relevant: whether what is not about the question is left out.
     """
 
@@ -53,56 +62,59 @@ class Retrieval:
     DEFAULT: ClassVar[int] = 5
 
     bots: Sequence[str]
-    limit: int = DEFAULT
-    answers: int | None = None
+    limit: int | None = None
     relevant: bool = False
-
-    @property
-    def is_of_one(self) -> bool:
-        """Whether a single bot is asked."""
-        return len(self.bots[: self.answers]) == 1
 
     def get(self, client: Client, query: str) -> list[Retrieved]:
         """Retrieve what fits a question.
 
+        All bots are asked at the same time, and the limit comes last: a bot that knows something
+        is not left out for those that do not.
+
         Returns:
-            Passages, the best of each bot in turn, where one that several bots have is the first
-            one's; or the answers in the order of the bots.
+            Passages, the best of each bot in turn, first those of the bots that found something;
+            one that several bots have comes once. Or the answers, in the same order.
 
         Raises:
-            KnowledgeBotError: as `Client.search`; where bots are asked, the first failure in their
-                order, once every bot has answered or failed, so that no question is left running.
-                Notes on it name the other failures.
+            KnowledgeBotError: as `Client.search` or `Client.send_message`: the first failure in the
+                order of the bots, once every bot has answered or failed, so that no question is
+                left running. Notes on it name the other failures.
         """
         if "passages" in client.extensions():
-            count = min(self.limit, MOST_PASSAGES)
-            found = [client.search(query, bot_id=bot, limit=count) for bot in self.bots]
-            return self._found(found)
-        bots = self.bots[: self.answers]
-        return self._answered(ask_bots(client, bots, query))
+            found = _of_each(
+                self.bots, lambda bot: client.search(query, bot_id=bot, limit=self._most)
+            )
+            return self._best(map(_passages, found), self._most)
+        messages = _of_each(self.bots, lambda bot: client.send_message(bot_id=bot, content=query))
+        return self._best(map(_answered, self.bots, messages), self.limit)
 
     async def aget(self, client: AsyncClient, query: str) -> list[Retrieved]:
         """Retrieve as `get` does, without blocking; cancelling it cancels every question."""
         if "passages" in await client.extensions():
-            count = min(self.limit, MOST_PASSAGES)
-            found = [await client.search(query, bot_id=bot, limit=count) for bot in self.bots]
-            return self._found(found)
-        return self._answered(await aask_bots(client, self.bots[: self.answers], query))
+            found = await _aof_each(
+                self.bots, lambda bot: client.search(query, bot_id=bot, limit=self._most)
+            )
+            return self._best(map(_passages, found), self._most)
+        messages = await _aof_each(
+            self.bots, lambda bot: client.send_message(bot_id=bot, content=query)
+        )
+        return self._best(map(_answered, self.bots, messages), self.limit)
 
-    def _found(self, found: Sequence[Sequence[Passage]]) -> list[Retrieved]:
-        best = _in_turn(self.bots, found, self.limit)
-        return self._kept(retrieved(bot, one) for bot, one in best)
+    @property
+    def _most(self) -> int:
+        return min(self.limit or self.DEFAULT, MOST_PASSAGES)
 
-    def _answered(self, answers: Sequence[Message]) -> list[Retrieved]:
-        found: list[Retrieved] = []
-        for bot, message in zip(self.bots, answers, strict=False):
-            answer = Answer.of(message)
-            cited = [retrieved(bot, one) for one in answer.cited[: self.limit]]
-            found += cited or [Retrieved(message.id, answer.text, answer.as_dict(bot))]
-        return self._kept(found)
-
-    def _kept(self, found: Iterable[Retrieved]) -> list[Retrieved]:
-        return [one for one in found if one.fields["found"] or not self.relevant]
+    def _best(self, of_bots: Iterable[list[Retrieved]], limit: int | None) -> list[Retrieved]:
+        """Drop what nobody wants, join what several bots have, and only then cut."""
+        of_bots = list(of_bots)
+        knowing = [several for several in of_bots if any(one.found for one in several)]
+        others = [several for several in of_bots if several not in knowing]
+        in_turn = chain(_in_turn(knowing), _in_turn(others))
+        first: dict[str, Retrieved] = {}
+        for one in in_turn:
+            if one.found or not self.relevant:
+                first.setdefault(one.id, one)
+        return list(first.values())[:limit]
 
 
 def bots_named(bot_id: str | None, bot_ids: Sequence[str] | None) -> list[str]:
@@ -121,79 +133,86 @@ def bots_named(bot_id: str | None, bot_ids: Sequence[str] | None) -> list[str]:
     return named
 
 
-def retrieved(bot_id: str, one: Passage) -> Retrieved:
+def retrieved(one: Passage) -> Retrieved:
     """Return a passage that a bot would answer from, or has answered from."""
     fields = {
-        "bot_id": bot_id,
         "source": one.name,
         "source_id": one.source_id,
         "url": one.url,
         "revision": one.revision,
         "passage_id": one.id,
-        "score": one.score,
-        "found": one.found is not False,
     }
-    return Retrieved(one.id, one.text, fields)
+    known = {name: value for name, value in fields.items() if value is not None}
+    return Retrieved(one.id, one.text, known, one.found is not False, one.score)
 
 
-def ask_bots(client: Client, bot_ids: Sequence[str], content: str) -> list[Message]:
-    """Ask every bot the same question at the same time, each in a new conversation."""
+def answered(bot_id: str, answer: Answer, text: str | None = None) -> Retrieved:
+    """Return an answer, with a text of its own where one is given."""
+    assert answer.message is not None  # noqa: S101 - a bot's answer is a message
+    fields = {"bot_id": bot_id} | ({"source": answer.sources} if answer.sources else {})
+    return Retrieved(answer.message.id, text or answer.text, fields, not answer.refuses)
 
-    def one(bot_id: str) -> Message | Exception:
+
+def _in_turn(several: Iterable[list[Retrieved]]) -> Iterator[Retrieved]:
+    return filter(None, chain.from_iterable(zip_longest(*several)))
+
+
+def _passages(found: Sequence[Passage]) -> list[Retrieved]:
+    return list(map(retrieved, found))
+
+
+def _answered(bot_id: str, message: Message) -> list[Retrieved]:
+    answer = Answer.of(message)
+    return _passages(answer.cited) or [answered(bot_id, answer)]
+
+
+def _of_each(bots: Sequence[str], ask: Callable[[str], T]) -> list[T]:
+    """Ask for every bot at the same time."""
+
+    def one(bot: str) -> T | Exception:
         try:
-            return client.send_message(bot_id=bot_id, content=content)
-        except Exception as error:  # noqa: BLE001 - raised by _all_answers, when all have ended
+            return ask(bot)
+        except Exception as error:  # noqa: BLE001 - raised by _all_of, when all have ended
             return error
 
-    if len(bot_ids) < 2:  # needs no thread
-        return _all_answers(bot_ids, [one(bot_id) for bot_id in bot_ids])
+    if len(bots) < 2:  # needs no thread
+        return _all_of(bots, list(map(one, bots)))
     from concurrent.futures import ThreadPoolExecutor
 
-    with ThreadPoolExecutor(len(bot_ids), thread_name_prefix="ask_bots") as pool:
+    with ThreadPoolExecutor(len(bots), thread_name_prefix="ask bots") as pool:
         # Tracing and callbacks of frameworks travel in context variables.
-        asked = [pool.submit(copy_context().run, one, bot_id) for bot_id in bot_ids]
-    return _all_answers(bot_ids, [outcome.result() for outcome in asked])
+        asked = [pool.submit(copy_context().run, one, bot) for bot in bots]
+    return _all_of(bots, [outcome.result() for outcome in asked])
 
 
-async def aask_bots(client: AsyncClient, bot_ids: Sequence[str], content: str) -> list[Message]:
-    """Ask as `ask_bots` does, without blocking; cancelling it cancels every question."""
+async def _aof_each(bots: Sequence[str], ask: Callable[[str], Awaitable[T]]) -> list[T]:
+    """Ask as `_of_each` does, without blocking; cancelling it cancels every question."""
 
-    async def one(bot_id: str) -> Message | Exception:
+    async def one(bot: str) -> T | Exception:
         try:
-            return await client.send_message(bot_id=bot_id, content=content)
-        except Exception as error:  # noqa: BLE001 - raised by _all_answers, when all have ended
+            return await ask(bot)
+        except Exception as error:  # noqa: BLE001 - raised by _all_of, when all have ended
             return error
 
-    if len(bot_ids) < 2:  # needs no task
-        return _all_answers(bot_ids, [await one(bot_id) for bot_id in bot_ids])
+    if len(bots) < 2:  # needs no task
+        return _all_of(bots, [await one(bot) for bot in bots])
     async with asyncio.TaskGroup() as tasks:
-        asked = [tasks.create_task(one(bot_id)) for bot_id in bot_ids]
-    return _all_answers(bot_ids, [outcome.result() for outcome in asked])
+        asked = [tasks.create_task(one(bot)) for bot in bots]
+    return _all_of(bots, [outcome.result() for outcome in asked])
 
 
-def _in_turn(
-    bot_ids: Sequence[str], found: Sequence[Sequence[Passage]], limit: int
-) -> list[tuple[str, Passage]]:
-    named = ([(bot, one) for one in ones] for bot, ones in zip(bot_ids, found, strict=True))
-    turns = [one for turn in zip_longest(*named) for one in turn if one is not None]
-    first: dict[str, tuple[str, Passage]] = {}
-    for bot, one in turns:
-        first.setdefault(one.id, (bot, one))
-    return list(first.values())[:limit]
-
-
-def _all_answers(bot_ids: Sequence[str], outcomes: Sequence[Message | Exception]) -> list[Message]:
+def _all_of(bots: Sequence[str], outcomes: Sequence[T | Exception]) -> list[T]:
     answers = [outcome for outcome in outcomes if not isinstance(outcome, Exception)]
     failures = [
-        (bot_id, outcome)
-        for bot_id, outcome in zip(bot_ids, outcomes, strict=True)
+        (bot, outcome)
+        for bot, outcome in zip(bots, outcomes, strict=True)
         if isinstance(outcome, Exception)
     ]
     if not failures:
         return answers
     (failed, error), *others = failures
-    if len(bot_ids) > 1:
-        error.add_note(f"This was {failed}. Of {len(bot_ids)} bots asked, {len(answers)} answered.")
-    for bot_id, other in others:
-        error.add_note(f"{bot_id} failed as well: {other}")
+    if len(bots) > 1:
+        error.add_note(f"This was {failed}. Of {len(bots)} bots asked, {len(answers)} answered.")
+    for bot, other in others:
+        error.add_note(f"{bot} failed as well: {other}")
     raise error
