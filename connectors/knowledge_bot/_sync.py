@@ -6,6 +6,7 @@ The sums by which a client and a service are compared, and the calls, each once 
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlencode
@@ -53,6 +54,8 @@ _LONGEST_NOTE = 4096  # bytes of UTF-8
 _LONGEST_DIGEST = 128
 
 _NEEDS = ("sync",)
+
+_TOUCHED = ("touched", "moved_on")
 
 
 def bucket_of(key: str) -> int:
@@ -483,9 +486,12 @@ def _read_entries(bucket: int | None, after: str | None) -> "Callable[[bytes], P
 
     def read(body: bytes) -> "Page[SyncEntry]":
         page: Page[SyncEntry] = _read_page(body)
-        if page.following is not None and page.following <= (after or ""):
-            raise ValueError("its `next` leads back")
-        if bucket is not None and any(bucket_of(one.key) != bucket for one in page.data):
+        keys = [after or "", *(one.key for one in page.data)]
+        if any(one >= two for one, two in pairwise(keys)):
+            raise ValueError("its keys are not in order")
+        if page.following is not None and keys[1:][-1:] != [page.following]:
+            raise ValueError("its `next` is not its last key")
+        if bucket is not None and any(bucket_of(key) != bucket for key in keys[1:]):
             raise ValueError(f"it has a key that is not of bucket {bucket}")
         return page
 
@@ -497,8 +503,9 @@ def _read_touched(keys: Iterable[str]) -> Callable[[bytes], dict[str, str]]:
 
     def read(body: bytes) -> dict[str, str]:
         said = {one.get("key"): str(one.get("outcome")) for one in _listed(body)}
-        if missing := [key for key in keys if key not in said]:
-            raise ValueError(f"it does not say what became of {missing[0]!r}")
+        for key in keys:
+            if said.get(key) not in _TOUCHED:
+                raise ValueError(f"it does not say what became of {key!r}")
         return {key: said[key] for key in keys}
 
     return read

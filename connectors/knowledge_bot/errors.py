@@ -183,6 +183,10 @@ _OF_CODES = {
     "unknown_collection": "`kbot collections` lists the collections",
     "unknown_conversation": "`kbot conversations BOT` lists the bot's conversations",
     "unknown_source": "`kbot sources list` lists the sources",
+    "unknown_origin": "`kbot sources origins` lists the origins",
+    "origin_exists": "Choose a name that no origin has",
+    "entry_moved_on": "Another run put it meanwhile: compare again",
+    "digest_mismatch": "It changed while it was read, or on its way: read it again",
 }
 
 
@@ -280,7 +284,7 @@ class ConflictError(APIError):
 
 
 class PreconditionFailedError(APIError):
-    """412: the source has another revision, or an idempotency key has expired.
+    """412: the source or entry is another one by now, or an idempotency key has expired.
 
     `REFUSED`; but `UNKNOWN` where an earlier attempt of the same call may have made the revision.
     """

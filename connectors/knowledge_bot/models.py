@@ -6,7 +6,7 @@ of a newer service loses nothing on its way through.
 
 import re
 from datetime import UTC, datetime, timedelta
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, PlainSerializer
 
@@ -170,8 +170,8 @@ class SyncEntry(Model, frozen=True):
 class SyncPut(Model, frozen=True):
     """What a put came to."""
 
-    outcome: str
-    """`created`, `adopted`, `unchanged` or `replaced`."""
+    outcome: Literal["created", "adopted", "unchanged", "replaced"]
+    """What became of the entry."""
     source: SourceDetails
 
 
