@@ -7,6 +7,7 @@ refuses it, and not after the last gigabyte.
 
 import functools
 import ssl
+import time
 from typing import Any, cast
 
 import httpcore
@@ -109,23 +110,34 @@ class WrappedStream(httpcore.NetworkStream):
         return self._stream.get_extra_info(info)
 
 
+# Bytes of an answer's head that are kept while a request is still being sent; httpcore reads longer
+# ones in the end.
+_LONGEST_HEAD = 64 * 1024
+
+
 class _WatchedConnection(WrappedStream):
     """A connection that stops sending a request once its answer is there (RFC 9112, section 9.3).
 
-    After a failed write, httpcore goes on to read the answer.
+    After a failed write, httpcore goes on to read the answer. It bounds each read; here their sum
+    is bounded too.
     """
 
     def __init__(self, stream: httpcore.NetworkStream) -> None:
         super().__init__(stream)
         self._sending = False
         self._arrived = b""
+        self._until = 0.0
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        self._sending = False
+        timeout = timeout or 0.0
+        if self._sending:
+            self._sending, self._until = False, time.monotonic() + 2 * timeout
         if self._arrived:
             arrived, self._arrived = self._arrived[:max_bytes], self._arrived[max_bytes:]
             return arrived
-        return super().read(max_bytes, timeout)
+        if (left := self._until - time.monotonic()) <= 0:
+            raise httpcore.ReadTimeout("no whole answer in time")
+        return super().read(max_bytes, min(timeout, left))
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         # Of a request without a body, the end is a write of nothing.
@@ -138,17 +150,17 @@ class _WatchedConnection(WrappedStream):
         if not self._stream.get_extra_info("is_readable"):
             return False
         connection = self._stream.get_extra_info("socket")
-        if not isinstance(connection, ssl.SSLSocket):
-            return True
-        # Readable TLS data may belong to the protocol itself, such as session tickets.
         try:
             connection.settimeout(0)
-            self._arrived = connection.recv(65536)
-        except ssl.SSLWantReadError:
+            more = connection.recv(_LONGEST_HEAD)
+        except (BlockingIOError, ssl.SSLWantReadError):
+            # Readable TLS data may belong to the protocol itself, such as session tickets.
             return False
         except OSError:
             return True
-        return True
+        self._arrived = _without_interim(self._arrived + more)
+        ended = not more or len(self._arrived) > _LONGEST_HEAD
+        return ended or not _may_be_interim(self._arrived)
 
     def start_tls(
         self,
@@ -160,3 +172,16 @@ class _WatchedConnection(WrappedStream):
         # Through an https:// proxy TLS runs inside TLS; readable data belongs to the outer layer.
         nested = self._stream.get_extra_info("ssl_object") is not None
         return secured if nested else _WatchedConnection(secured)
+
+
+def _may_be_interim(head: bytes) -> bool:
+    """Return whether a head may become that of an interim answer (RFC 9110, section 15.2)."""
+    code = head[9:12]  # 101 has no other answer behind it
+    return b"HTTP/1.".startswith(head[:7]) and code[:1] in (b"", b"1") and code != b"101"
+
+
+def _without_interim(received: bytes) -> bytes:
+    """Return what arrived without whole interim answers, such as `100 Continue`."""
+    while _may_be_interim(received) and b"\r\n\r\n" in received:
+        received = received.partition(b"\r\n\r\n")[2]
+    return received

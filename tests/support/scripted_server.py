@@ -134,6 +134,7 @@ class ScriptedServer:
         reply_to: chooses the reply by the request instead, for requests that overtake each other.
         on_accept: called with a new connection before anything is read of it; True keeps it.
         read_limit: stop reading a request's body after so many bytes and reply at once.
+        before: written once a request's head was read, and before its body is.
         keep_bodies: keep what was sent; otherwise it is read and thrown away.
         requests: every request whose body arrived as announced, or up to the limit.
         pings: those that `on_ping` answered instead.
@@ -144,6 +145,7 @@ class ScriptedServer:
     on_ping: Reply | None = pong
     on_accept: Callable[[socket.socket], bool] = lambda connection: True
     read_limit: int | None = None
+    before: Reply = lambda connection: None
     keep_bodies: bool = True
     tls: ssl.SSLContext | None = None
     requests: list[Received] = field(default_factory=list)
@@ -206,9 +208,9 @@ class ScriptedServer:
 
     def _requests_on(self, connection: socket.socket) -> Iterator[Received]:
         with connection.makefile("rb") as stream:
-            yield from self._read(stream)
+            yield from self._read(stream, connection)
 
-    def _read(self, stream: BinaryIO) -> Iterator[Received]:
+    def _read(self, stream: BinaryIO, connection: socket.socket) -> Iterator[Received]:
         while line := stream.readline():
             method, path, _ = line.decode().split(" ", 2)
             headers = {}
@@ -218,6 +220,8 @@ class ScriptedServer:
                 value = value.strip() if before is None else f"{before}, {value.strip()}"
                 headers[name.strip().lower()] = value
             is_ping = self.on_ping is not None and Received(method, path, {}, b"").is_ping
+            if not is_ping:
+                self.before(connection)
             if self.read_limit is not None and not is_ping:
                 length = min(self.read_limit, int(headers.get("content-length", 0)))
                 yield Received(method, path, headers, stream.read(length))
