@@ -9,11 +9,13 @@ import asyncio
 import io
 import os
 import re
+import stat
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Literal
 
+from knowledge_bot._threads import begun, in_thread
 from knowledge_bot.errors import ConfigurationError
 
 UploadFile = str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO
@@ -43,7 +45,8 @@ class Upload:
     """A file to send and the form fields beside it; `open` makes the body of one attempt."""
 
     fields: Mapping[str, Any]
-    file: UploadFile
+    file: UploadFile | Callable[[], BinaryIO]
+    """A function opens it for each attempt, after which it is closed."""
     filename: str
     content_type: str
     on_progress: OnProgress | None
@@ -56,7 +59,7 @@ class Upload:
     def prepare(
         cls,
         fields: Mapping[str, Any],
-        file: UploadFile,
+        file: UploadFile | Callable[[], BinaryIO],
         *,
         filename: str | None,
         content_type: str | None,
@@ -66,7 +69,7 @@ class Upload:
         """Check the arguments of an upload; the file itself is not touched before `open`.
 
         Raises:
-            ConfigurationError: `file` is neither a path, bytes nor an open binary file object, or
+            ConfigurationError: `file` is neither a path, bytes nor an open file object, or
                 `content_type` is not a media type.
         """
         start: int | None = 0
@@ -74,13 +77,11 @@ class Upload:
             name = filename or str(fields["name"])
         elif isinstance(file, str | os.PathLike):
             name = filename or _last_part(file)
-        elif callable(getattr(file, "read", None)):
-            if isinstance(file, io.TextIOBase):
-                raise ConfigurationError.of(
-                    "file", "a file object must be opened in binary mode ('rb')"
-                )
+        elif not callable(file) and callable(getattr(file, "read", None)):
             name = filename or _name_of(file) or str(fields["name"])
             start = _start_of(file)
+        elif callable(file):
+            name, start = filename or str(fields["name"]), None
         else:
             raise ConfigurationError.expected("file", "a path, bytes or a binary file object", file)
         given = (("filename", name), ("filename", filename), ("content_type", content_type))
@@ -95,9 +96,19 @@ class Upload:
         return cls(fields, file, name, content_type, on_progress, start, only_as)
 
     @property
+    def may_wait(self) -> bool:
+        """Whether it is a pipe or the like, which gives its content once, and when it likes."""
+        if isinstance(self.file, str | os.PathLike):
+            try:
+                return not stat.S_ISREG(os.stat(self.file).st_mode)  # noqa: PTH116 - as `_last_part`
+            except (OSError, ValueError):  # there is none, as opening it will say
+                return False
+        return self.start is None
+
+    @property
     def replayable(self) -> bool:
         """Whether another attempt can start from the first byte."""
-        return self.start is not None
+        return not self.may_wait
 
     @property
     def in_memory(self) -> bool:
@@ -108,23 +119,27 @@ class Upload:
         )
 
     def open(self, encoding: UploadEncoding) -> "Body":
-        """Open the file for one attempt; a small one is read and closed.
+        """Open the file for one attempt, and read its beginning; a small one is read and closed.
 
         Raises:
-            ConfigurationError: the file cannot be read, is not a file, is empty, or changed while
-                it was read.
+            ConfigurationError: the file cannot be read, is not a file, is empty, gives no bytes, or
+                changed while it was read.
         """
         encoding = self.only_as or encoding
         if self.in_memory:
             at_hand: Any = self.file
             return Body(self, bytes(at_hand), encoding)
         file = self._opened()
-        if file.size is None or file.size > _PIECE:
-            return Body(self, file, encoding)
         try:
-            return Body(self, b"".join(file.pieces()), encoding)
-        finally:
+            file.begin()
+            if file.size is None or file.size > _PIECE:
+                return Body(self, file, encoding)
+            whole = Body(self, b"".join(file.pieces()), encoding)
+        except BaseException:
             file.close()
+            raise
+        file.close()
+        return whole
 
     def _opened(self) -> "_File":
         owned = True
@@ -133,12 +148,16 @@ class Upload:
                 stream: BinaryIO = open(self.file, "rb")  # noqa: PTH123, SIM115 - as for `_last_part`
             elif isinstance(self.file, bytes | bytearray | memoryview):
                 stream = io.BytesIO(bytes(self.file))
+            elif callable(self.file):
+                stream = self.file()
             else:
                 stream, owned = self.file, False
                 if self.start is not None:
                     stream.seek(self.start)
-            size = _remaining(stream) if self.replayable else None
-        except (OSError, ValueError) as error:
+            size = None if _start_of(stream) is None else _remaining(stream)
+        except ConfigurationError:
+            raise
+        except Exception as error:
             raise ConfigurationError.of("file", f"cannot be opened: {error}") from error
         return _File(stream, owned, size, self.filename)
 
@@ -148,17 +167,23 @@ class _File:
 
     def __init__(self, stream: BinaryIO, owned: bool, size: int | None, name: str) -> None:
         self._stream, self._owned, self.size, self._name = stream, owned, size, name
-        # A cancelled call may leave a thread inside `read`; the file is not closed under it.
-        self._reading = threading.Lock()
+        self._first = b""
+        # A call that ended may leave a thread inside `read`; the file is not closed under it.
+        self._reading, self._closed = threading.Lock(), False
+
+    def begin(self) -> None:
+        """Read the first piece, before anything is sent."""
+        self._first = self._read(_PIECE if self.size is None else min(_PIECE, self.size))
+        if not self._first and not self.size:
+            raise ConfigurationError.of("file", f"{self._name!r} is empty")
 
     def pieces(self) -> Iterator[bytes]:
         """Yield the content; an error if it is not as long as it was."""
-        read = 0
-        while piece := self._read(_PIECE if self.size is None else min(_PIECE, self.size - read)):
+        piece, read = self._first, 0
+        while piece:
             read += len(piece)
             yield piece
-        if read == 0:
-            raise ConfigurationError.of("file", f"{self._name!r} is empty")
+            piece = self._read(_PIECE if self.size is None else min(_PIECE, self.size - read))
         if self.size is not None and (read < self.size or self._read(1)):
             change = "shrank" if read < self.size else "grew"
             raise ConfigurationError.of(
@@ -171,17 +196,30 @@ class _File:
     def _read(self, size: int) -> bytes:
         try:
             with self._reading:
-                return self._stream.read(size) if size else b""
-        except (OSError, ValueError) as error:
+                piece = self._stream.read(size) if size else b""
+        except (OSError, ValueError, TypeError) as error:
             raise ConfigurationError.of(
                 "file", f"{self._name!r} could not be read to its end: {error}"
             ) from error
+        finally:
+            if self._closed:
+                self.close()
+        if not isinstance(piece, bytes | bytearray | memoryview):
+            raise ConfigurationError.expected(
+                "file",
+                "bytes of a file object in binary mode ('rb') that blocks until it has some",
+                piece,
+            )
+        return piece
 
     def close(self) -> None:
-        """Close what was opened here. A caller's own file object stays open."""
-        with self._reading:
-            if self._owned:
+        """Close what was opened here, at once or after its last read. A caller's own stays open."""
+        self._closed = True
+        if self._owned and self._reading.acquire(blocking=False):
+            try:
                 self._stream.close()
+            finally:
+                self._reading.release()
 
 
 class Body:
@@ -209,13 +247,16 @@ class Body:
         self._file: Any = None if isinstance(file, bytes) else file
         self._on_progress = upload.on_progress
 
-    def content(self) -> bytes | Iterator[bytes]:
-        """Return the body for a `Transport`: whole, or the pieces that are read one by one."""
-        return self._streamed() if self.whole is None else self._at_once(self.whole)
+    def content(self, patience: float) -> bytes | Iterator[bytes]:
+        """Return the body for a `Transport`: whole, or the pieces that are read one by one.
 
-    def acontent(self) -> bytes | AsyncIterator[bytes]:
+        A piece for which a file makes it wait longer than so many seconds is a `TimeoutError`.
+        """
+        return self._streamed(patience) if self.whole is None else self._at_once(self.whole)
+
+    def acontent(self, patience: float) -> bytes | AsyncIterator[bytes]:
         """Return the body for an `AsyncTransport`; pieces are read in a worker thread."""
-        return self._astreamed() if self.whole is None else self._at_once(self.whole)
+        return self._astreamed(patience) if self.whole is None else self._at_once(self.whole)
 
     def close(self) -> None:
         """Close what this attempt opened. A caller's own file object stays open."""
@@ -226,14 +267,21 @@ class Body:
         self._report(self._size or 0)
         return whole
 
-    def _streamed(self) -> Iterator[bytes]:
-        for piece, of_the_file in self._pieces():
-            yield piece
-            self._report(of_the_file)
+    def _streamed(self, patience: float) -> Iterator[bytes]:
+        pieces, waits = self._pieces(), self.length is None
+        while step := (
+            begun("upload", next, pieces, None).result(patience) if waits else next(pieces, None)
+        ):
+            yield step[0]
+            self._report(step[1])
 
-    async def _astreamed(self) -> AsyncIterator[bytes]:
+    async def _astreamed(self, patience: float) -> AsyncIterator[bytes]:
         pieces = self._pieces()
-        while step := await asyncio.to_thread(next, pieces, None):
+        while True:
+            async with asyncio.timeout(patience):
+                step = await in_thread(next, pieces, None)
+            if step is None:
+                return
             yield step[0]
             self._report(step[1])
 
@@ -315,6 +363,7 @@ def _guessed_type(name: str) -> str:
 
 def _remaining(stream: BinaryIO) -> int:
     position = stream.tell()
-    end = stream.seek(0, os.SEEK_END)
+    stream.seek(0, os.SEEK_END)
+    end = stream.tell()  # not every file object returns it from `seek`
     stream.seek(position)
     return max(0, end - position)

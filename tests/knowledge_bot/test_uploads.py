@@ -1,17 +1,28 @@
 """Uploads: what is sent, in constant memory, and what a broken one proves."""
 
 import asyncio
+import codecs
 import io
 import json
 import os
-from concurrent.futures import ThreadPoolExecutor
+import tempfile
+import threading
 from email.parser import BytesParser
 from email.policy import HTTP
 
 import pytest
 
 from calls import KEY, SOURCE
-from knowledge_bot import AsyncClient, Client, ConfigurationError, Delivery, RateLimitError
+from knowledge_bot import (
+    AsyncClient,
+    Client,
+    ConfigurationError,
+    Delivery,
+    RateLimitError,
+    RequestTimeoutError,
+)
+from knowledge_bot.ingest import File, aingest
+from refusals import refused
 from scripted_server import answer
 from waiting import open_files
 
@@ -193,16 +204,9 @@ def test_a_small_file_that_changes_while_it_is_read_is_not_sent(call, service, l
 
 
 @pytest.mark.parametrize(("kind", "hops"), [("path", 1), ("bytes", 0), ("bytearray", 0)])
-async def test_a_small_file_needs_one_thread_at_most(service, tmp_path, kind, hops):
-    class Counting(ThreadPoolExecutor):
-        submitted = 0
-
-        def submit(self, *args, **options):
-            self.submitted += 1
-            return super().submit(*args, **options)
-
-    threads = Counting(1)
-    asyncio.get_running_loop().set_default_executor(threads)
+async def test_a_small_file_needs_one_thread_at_most(service, tmp_path, monkeypatch, kind, hops):
+    started, start = [], threading.Thread.start
+    monkeypatch.setattr(threading.Thread, "start", lambda self: started.append(self) or start(self))
     path = tmp_path / "small.bin"
     path.write_bytes(b"x" * 2000)
     file = {"path": path, "bytes": b"x" * 2000, "bytearray": bytearray(2000)}[kind]
@@ -211,8 +215,99 @@ async def test_a_small_file_needs_one_thread_at_most(service, tmp_path, kind, ho
     async with AsyncClient(KEY, "https://service.test", transport=transport) as client:
         await sender(file=file)(client)
     assert len(service.requests) == 2
-    assert threads.submitted == 2 * hops
+    assert len(started) == 2 * hops
     assert open_files(tmp_path) == 0
+
+
+def text(kind, size):
+    """A file object that gives text."""
+    if kind == "text":
+        return io.StringIO("x" * size)
+    if kind == "codecs":
+        return codecs.getreader("utf-8")(io.BytesIO(b"x" * size))
+    made = {"temporary": tempfile.NamedTemporaryFile, "spooled": tempfile.SpooledTemporaryFile}
+    stream = made[kind](mode="w+")
+    stream.write("x" * size)
+    stream.seek(0)
+    return stream
+
+
+@pytest.mark.parametrize("kind", ["text", "codecs", "temporary", "spooled"])
+@pytest.mark.parametrize("size", [1, MIB])
+def test_a_file_that_gives_no_bytes_is_named_before_anything_is_sent(call, service, kind, size):
+    with text(kind, size) as stream, refused("file"):
+        call(sender(file=stream), service)
+    assert service.requests == []
+
+
+def test_a_pipe_that_has_nothing_yet_and_does_not_wait_is_refused_and_not_cut(call, service):
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    with open(reading, "rb", 0) as pipe, refused("file"):
+        call(sender(file=pipe), service)
+    os.close(writing)
+    assert service.requests == []
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no such paths")
+@pytest.mark.parametrize("size", [1, MIB])
+def test_a_pipe_by_its_path_is_sent_whole_and_once(call, service, tmp_path, size):
+    os.mkfifo(tmp_path / "pipe")
+    service.fail_next(429)
+    writer = threading.Thread(target=(tmp_path / "pipe").write_bytes, args=(b"x" * size,))
+    writer.start()
+    with pytest.raises(RateLimitError):
+        call(sender(file=tmp_path / "pipe"), service)
+    writer.join()
+    assert [request.file[1] for request in service.requests] == [b"x" * size]
+
+
+@pytest.fixture
+def idle(tmp_path):
+    """`idle(kind)`: a file that gives nothing, or stops giving, until the test ends."""
+    ends = []
+
+    def make(kind):
+        if kind == "a path that nobody writes to":
+            os.mkfifo(tmp_path / "idle")
+            return tmp_path / "idle"
+        reading, writing = os.pipe()
+        ends.append(writing)
+        if kind == "a pipe that stops":
+            os.write(writing, b"x")
+        return open(reading, "rb", 0)
+
+    yield make
+    for end in ends:
+        os.close(end)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no such paths")
+@pytest.mark.parametrize("kind", ["a pipe", "a pipe that stops", "a path that nobody writes to"])
+def test_a_timeout_ends_an_upload_whatever_its_file_does(call, scripted, idle, kind):
+    server = scripted(answer(body=SOURCE))
+    with pytest.raises(RequestTimeoutError) as caught:
+        call(sender(file=idle(kind)), server.url, timeout=0.2)
+    assert caught.value.delivery is Delivery.NOT_DELIVERED
+    assert server.requests == []
+
+
+@pytest.mark.parametrize("kind", ["a pipe", "a pipe that stops"])
+async def test_a_cancellation_ends_an_upload_whatever_its_file_does(scripted, idle, kind):
+    server = scripted(answer(body=SOURCE))
+    async with AsyncClient(KEY, server.url) as client:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await sender(file=idle(kind))(client)
+    assert server.requests == []
+
+
+async def test_an_ingestion_that_is_stopped_does_not_wait_for_a_file(service, idle):
+    transport = service.async_transport
+    async with AsyncClient(KEY, "https://service.test", transport=transport, timeout=0.2) as client:
+        item = File(path="idle.md", open=lambda: idle("a pipe that stops"), version="1")
+        report = await aingest(client, [item], collections="col_1", ledger=None)
+    assert (report.undelivered, service.requests) == (1, [])
 
 
 @pytest.mark.parametrize(
@@ -224,7 +319,6 @@ async def test_a_small_file_needs_one_thread_at_most(service, tmp_path, kind, ho
         (b"", "is empty"),
         (Pipe(b""), "is empty"),
         (7, "expected a path, bytes or a binary file object, not int"),
-        (io.StringIO("text"), "binary mode"),
         (closed(), "closed file"),
     ],
 )

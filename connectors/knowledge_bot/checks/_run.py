@@ -16,9 +16,10 @@ from datetime import UTC, datetime
 from typing import Any, TypeAlias, TypedDict, TypeVar, Unpack
 
 from knowledge_bot._answers import Answer
-from knowledge_bot._client import AsyncClient, Client, in_own_loop, in_thread
+from knowledge_bot._client import AsyncClient, Client
 from knowledge_bot._endpoints import check_number, identifier
 from knowledge_bot._signals import Event
+from knowledge_bot._threads import in_own_loop, in_thread
 from knowledge_bot.checks._questions import Question
 from knowledge_bot.checks._report import CheckReport, CheckStop, Result, Verdict, shortened
 from knowledge_bot.errors import (

@@ -6,8 +6,9 @@ import threading
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, Unpack
 
-from knowledge_bot._client import AsyncClient, Client, in_own_loop
+from knowledge_bot._client import AsyncClient, Client
 from knowledge_bot._signals import stop_on_signals
+from knowledge_bot._threads import in_own_loop
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._engine import Run
 from knowledge_bot.ingest._options import CheckedOptions, IngestionOptions, check_names

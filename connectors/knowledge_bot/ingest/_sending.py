@@ -4,12 +4,12 @@ import asyncio
 import os
 from collections.abc import Callable
 from functools import partial
-from typing import Any, BinaryIO
+from typing import Any
 
-from knowledge_bot._client import AsyncClient, Client, in_thread
+from knowledge_bot._client import AsyncClient, Client
 from knowledge_bot._endpoints import read_source_reference
 from knowledge_bot._extensions import Extensions
-from knowledge_bot.errors import ConfigurationError
+from knowledge_bot._threads import in_thread
 from knowledge_bot.ingest._plan import Job
 
 # The longest ping, in seconds.
@@ -59,20 +59,13 @@ class Sender:
         It is created, or takes the place of `job.target`.
         """
         method, fields = _call(job)
-        opening = fields.get("file")
-        if callable(opening):
-            fields["file"] = await asyncio.to_thread(_opened, opening)
-        try:
-            if type(self._client) not in (Client, AsyncClient):  # a subclass may do more than send
-                source = await self._done(getattr(self._client, method), **fields)
-                return str(source.id), getattr(source, "revision", None)
-            request = getattr(AsyncClient, method)(**fields)
-            request.read = read_source_reference
-            sent: tuple[str, str | None] = await self._done(self._client._call, request)  # noqa: SLF001 - as above
-            return sent
-        finally:
-            if callable(opening):
-                await asyncio.to_thread(fields["file"].close)
+        if type(self._client) not in (Client, AsyncClient):  # a subclass may do more than send
+            source = await self._done(getattr(self._client, method), **fields)
+            return str(source.id), getattr(source, "revision", None)
+        request = getattr(AsyncClient, method)(**fields)
+        request.read = read_source_reference
+        sent: tuple[str, str | None] = await self._done(self._client._call, request)  # noqa: SLF001 - as above
+        return sent
 
     async def call(self, method: str, *arguments: Any, **fields: Any) -> Any:
         """Call a method of the client, which tries again by itself; return a list as a whole."""
@@ -113,10 +106,3 @@ def _call(job: Job) -> tuple[str, dict[str, Any]]:
     if job.idempotency_key is not None:
         fields["idempotency_key"] = job.idempotency_key
     return method, fields
-
-
-def _opened(opening: Callable[[], BinaryIO]) -> BinaryIO:
-    try:
-        return opening()
-    except Exception as error:
-        raise ConfigurationError.of("file", f"cannot be opened: {error}") from error
