@@ -5,27 +5,32 @@ Each runs `_retries.retry_policy` with its own kind of I/O. `_endpoints` describ
 """
 
 import asyncio
-import contextvars
 import logging
 import ssl
 import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine, Mapping
-from concurrent.futures import Future, wait
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 from weakref import WeakKeyDictionary
 
 from knowledge_bot import __version__
-from knowledge_bot._configuration import API_KEY_VARIABLE, Configuration, Secret, check_limits
+from knowledge_bot._configuration import (
+    API_KEY_VARIABLE,
+    Configuration,
+    Secret,
+    check_limits,
+    warn_if_readable,
+)
 from knowledge_bot._endpoints import AsyncDriver, Endpoints, Request, SyncDriver, identifier
 from knowledge_bot._extensions import Announced, announced_by
 from knowledge_bot._responses import ACCEPT_ENCODING, LARGEST_ANSWER, outcome_of
 from knowledge_bot._retries import Attempt, Failure, Steps, retry_policy
 from knowledge_bot._sync import SyncEndpoints
+from knowledge_bot._threads import begun, in_thread
 from knowledge_bot._tracing import IS_WANTED, CallSpan, Tracing, active_tracing
 from knowledge_bot._transports import (
     STANDING_IN,
@@ -65,11 +70,6 @@ _HEADERS = (
     ("Accept-Encoding", ACCEPT_ENCODING),
     ("User-Agent", f"knowledge-bot/{__version__}"),
 )
-
-
-# A signal that comes just before Python waits for a lock does not wake it, so it wakes by itself
-# after some time, in seconds.
-_LONGEST_UNHEARD = 0.25
 
 
 class _Connections:
@@ -144,6 +144,8 @@ class _BaseClient(Endpoints, SyncEndpoints, Generic[AnyTransport, AnyHTTPClient]
             verify=verify,
         )
         self._set_up(settings, transport, http_client)
+        proxy = self._connections.destination.proxy
+        warn_if_readable(self.base_url, proxy.url if proxy else None)
 
     def _set_up(
         self,
@@ -369,13 +371,13 @@ class Client(_BaseClient[Transport, HTTPClient], SyncDriver):
             reading calls are sent.
         base_url: the service's address; by default `KNOWLEDGE_BOT_BASE_URL`. Without a path,
             `/public/v1` is added.
-        timeout: seconds to wait for a connection, and again for the answer after sending. While
-            headers arrive it bounds each read, not their sum; `AsyncClient` bounds both.
+        timeout: seconds to wait for a connection, for each piece of an upload's file, and for each
+            part of the answer after sending; the whole answer may take twice as long.
         max_retries: how many times a request is sent again where that cannot duplicate anything;
             where the service announces `idempotency`, each POST has a key, so that it cannot.
-            Before that it waits as long as the answer's `Retry-After` asks for, at most 120
-            seconds, or else a random time of up to 0.5, 1, 2, … 8 seconds (exponential backoff with
-            full jitter).
+            Before that it waits as long as the answer's `Retry-After` asks for, or else a random
+            time of up to 0.5, 1, 2, … 8 seconds (exponential backoff with full jitter). It raises
+            the error at once where more than 120 seconds are asked for: `error.retry_after`.
         transport: a `Transport` to send with, for example the one of
             `knowledge_bot.testing.MemoryService`; it is closed with the client.
         http_client: an `httpx.Client` or `httpx2.Client` to send with, for example through a
@@ -471,9 +473,17 @@ class Client(_BaseClient[Transport, HTTPClient], SyncDriver):
 
     def _attempt(self, attempt: Attempt, started: float) -> HTTPResponse | Failure:
         request, body = attempt.request, None
-        if request.upload is not None:
-            body = request.upload.open(self._configuration.upload_encoding)
-        content = request.body if body is None else body.content()
+        if (upload := request.upload) is not None:
+            encoding = self._configuration.upload_encoding
+            try:
+                if upload.may_wait:
+                    opening = begun("upload", upload.open, encoding)
+                    body = opening.result(attempt.timeout)
+                else:
+                    body = upload.open(encoding)
+            except TimeoutError as error:
+                return Failure(error, time.monotonic() - started, incomplete=True)
+        content = request.body if body is None else body.content(attempt.timeout)
         try:
             response = self._connections.transport.send(self._http_request(attempt, content, body))
         except BaseException as error:  # noqa: BLE001 - whatever ends an attempt has a delivery
@@ -569,13 +579,17 @@ class AsyncClient(_BaseClient[AsyncTransport, AsyncHTTPClient], AsyncDriver):
 
     async def _attempt(self, attempt: Attempt, started: float) -> HTTPResponse | Failure:
         request, body = attempt.request, None
-        if request.upload is not None:
-            upload, encoding = request.upload, self._configuration.upload_encoding
-            if upload.in_memory:
-                body = upload.open(encoding)
-            else:
-                body = await asyncio.to_thread(upload.open, encoding)
-        content = request.body if body is None else body.acontent()
+        if (upload := request.upload) is not None:
+            encoding = self._configuration.upload_encoding
+            try:
+                if upload.in_memory:
+                    body = upload.open(encoding)
+                else:
+                    async with asyncio.timeout(attempt.timeout):
+                        body = await in_thread(upload.open, encoding)
+            except TimeoutError as error:
+                return Failure(error, time.monotonic() - started, incomplete=True)
+        content = request.body if body is None else body.acontent(attempt.timeout)
         try:
             response = await self._connections.transport.send(
                 self._http_request(attempt, content, body)
@@ -583,8 +597,8 @@ class AsyncClient(_BaseClient[AsyncTransport, AsyncHTTPClient], AsyncDriver):
         except BaseException as error:  # noqa: BLE001 - whatever ends an attempt has a delivery
             return _failure(error, attempt, started, body)
         finally:
-            if body is not None and body.whole is None:
-                await asyncio.to_thread(body.close)
+            if body is not None:
+                body.close()
         return _checked(response, started)
 
 
@@ -633,61 +647,3 @@ def _log(attempt: Attempt, reply: HTTPResponse | Failure, started: float) -> Non
         logger.debug(
             "%s: %s in %.0f ms (attempt %d)", attempt.request, outcome, milliseconds, attempt.number
         )
-
-
-def in_own_loop(
-    main: Callable[[], Coroutine[Any, Any, T]],
-    name: str,
-    interrupted: Callable[[BaseException, Future[T]], object],
-) -> T:
-    """Run a coroutine in an event loop of its own, and wait for its result.
-
-    The loop is in a thread, since the caller's may already run one.
-
-    Args:
-        main: makes the coroutine.
-        name: what the thread is called.
-        interrupted: called with what a signal's handler raises in the caller's thread, and with the
-            outcome to come. When it returns, the result is waited for as before.
-    """
-    done: Future[T] = Future()
-
-    def work() -> None:
-        try:
-            done.set_result(asyncio.run(main()))
-        except BaseException as error:  # noqa: BLE001 - raised in the caller's thread
-            done.set_exception(error)
-
-    context = contextvars.copy_context()
-    threading.Thread(target=context.run, args=(work,), daemon=True, name=name).start()
-    while True:
-        try:  # also between two waits, where a signal may come as well
-            while not wait([done], _LONGEST_UNHEARD).done:
-                pass
-            break
-        except BaseException as error:  # noqa: BLE001 - which decides
-            interrupted(error, done)
-    return done.result()
-
-
-def in_thread(function: Callable[..., T], *arguments: Any) -> "asyncio.Future[T]":
-    """Call a function in a thread; one that still waits does not delay the program's exit."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[T] = loop.create_future()
-
-    def settle(done: Callable[[Any], None], outcome: Any) -> None:
-        if not future.done():  # it was given up
-            done(outcome)
-
-    def work() -> None:
-        try:
-            done: Any = (future.set_result, function(*arguments))
-        except BaseException as error:  # noqa: BLE001 - raised where it is awaited
-            done = (future.set_exception, error)
-        with suppress(RuntimeError):  # the loop has ended
-            loop.call_soon_threadsafe(settle, *done)
-
-    # Tracing and callbacks of frameworks travel in context variables.
-    context = contextvars.copy_context()
-    threading.Thread(target=context.run, args=(work,), daemon=True, name="request").start()
-    return future

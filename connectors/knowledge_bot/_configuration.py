@@ -158,14 +158,20 @@ def _base_url(url: str | None) -> str:
         )
     if parts.query or parts.fragment or "?" in url or "#" in url:
         raise ConfigurationError.of("base_url", f"{url!r} has a query or a fragment; leave it out")
-    if parts.scheme == "http" and not is_loopback(host):
-        warnings.warn(
-            f"The API key and all content travel unencrypted to {host}; use https://",
-            InsecureTransportWarning,
-            stacklevel=4,  # the caller of Client()
-        )
     path = quote(parts.path.rstrip("/"), safe="/%:@!$&'()*+,;=~-._") or _VERSION_PATH
     return urlunsplit((parts.scheme, _authority(parts.scheme, host, port), path, "", ""))
+
+
+def warn_if_readable(base_url: str, proxy: str | None) -> None:
+    """Warn of plain HTTP that leaves this machine, to the service or to a proxy."""
+    through = [base_url] if proxy is None else [base_url, proxy]
+    hosts = [urlsplit(url).hostname or "" for url in through if url.startswith("http:")]
+    if base_url.startswith("http:") and (far := [one for one in hosts if not is_loopback(one)]):
+        warnings.warn(
+            f"The API key and all content travel unencrypted to {far[0]}; use https://",
+            InsecureTransportWarning,
+            stacklevel=3,  # the caller of Client()
+        )
 
 
 def _meant(url: str) -> str:

@@ -10,6 +10,7 @@ import atexit
 import base64
 import contextlib
 import functools
+import ipaddress
 import os
 import ssl
 import sys
@@ -26,8 +27,9 @@ from collections.abc import (
     Mapping,
 )
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from knowledge_bot.errors import ConfigurationError
 
@@ -161,16 +163,18 @@ def proxy_for(url: str) -> Proxy | None:
         return None
     from urllib.request import getproxies, proxy_bypass  # loads much that nothing else needs
 
-    proxies = getproxies()
+    proxies = {kind: named.strip() for kind, named in getproxies().items()}
     named = proxies.get(parts.scheme) or proxies.get("all")
-    if not named or proxy_bypass(parts.netloc):
+    # What the system's own settings except, urllib knows.
+    exempt = _is_exempt(parts, proxies["no"]) if "no" in proxies else proxy_bypass(parts.netloc)
+    if not named or exempt:
         return None
     try:
         proxy = urlsplit(named if "://" in named else f"http://{named}")
         host, port = proxy.hostname, proxy.port
     except ValueError:
         proxy, host, port = urlsplit(""), None, None
-    if host is None or proxy.scheme not in ("http", "https"):
+    if not host or not host.isprintable() or " " in host or proxy.scheme not in ("http", "https"):
         # Its address is not quoted: it often holds a password.
         raise ConfigurationError(
             f"the environment names a proxy for {parts.scheme}:// that cannot be used, of the kind "
@@ -182,6 +186,44 @@ def proxy_for(url: str) -> Proxy | None:
     if proxy.username is not None:
         login = unquote(proxy.username), unquote(proxy.password or "")
     return Proxy(f"{proxy.scheme}://{netloc}" + (f":{port}" if port else ""), login)
+
+
+def _is_exempt(service: SplitResult, no_proxy: str) -> bool:
+    """Return whether `NO_PROXY` lists an address, in any form that curl, requests or Go reads.
+
+    These are names with all names below them (`example.com`, `.example.com`, `*.example.com`),
+    other patterns (`10.*`), addresses, networks (`10.0.0.0/8`, `::1/128`), each perhaps with a
+    port, and `*` for all.
+    """
+    host = _plain(service.hostname or "")
+    port = service.port or {"http": 80, "https": 443}[service.scheme]
+    for entry in no_proxy.lower().replace(",", " ").split():
+        scheme, _, rest = entry.rpartition("://")
+        name, colon, ending = rest.rpartition(":")
+        # Of an address with several colons, the last one begins a port only behind a bracket.
+        if colon and ending.isdecimal() and (":" not in name or name.endswith("]")):
+            if int(ending) != port:
+                continue
+            rest = name
+        if scheme in ("", service.scheme) and _is_listed(host, _plain(rest)):
+            return True
+    return False
+
+
+def _plain(host: str) -> str:
+    return host.strip("[]").partition("%")[0].rstrip(".")
+
+
+def _is_listed(host: str, entry: str) -> bool:
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        name = entry.removeprefix("*").removeprefix(".")
+        return host == name or host.endswith(f".{name}") or fnmatchcase(host, entry)
+    address = getattr(address, "ipv4_mapped", None) or address
+    with contextlib.suppress(ValueError):  # it is a name
+        return address in ipaddress.ip_network(entry, strict=False)
+    return fnmatchcase(host, entry)
 
 
 @dataclass(frozen=True, slots=True)

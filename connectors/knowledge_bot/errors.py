@@ -46,7 +46,7 @@ class Delivery(StrEnum):
 
 
 class InsecureTransportWarning(UserWarning):
-    """The API key travels unencrypted: the base URL is `http://` to another machine."""
+    """The API key travels unencrypted: by `http://` to another machine, or to a proxy on one."""
 
 
 class KnowledgeBotError(Exception):

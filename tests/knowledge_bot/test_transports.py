@@ -9,6 +9,7 @@ import socket
 import ssl
 import threading
 import time
+import warnings
 
 import httpx
 import pytest
@@ -27,8 +28,9 @@ from knowledge_bot import (
     HTTPResponse,
     RequestTimeoutError,
 )
+from knowledge_bot._transports import proxy_for
 from refusals import refused
-from scripted_server import answer, close, then
+from scripted_server import answer, close, drip, raw, then
 
 ELSEWHERE = "http://service.localhost:9"
 
@@ -54,13 +56,83 @@ def test_the_proxy_of_the_environment_is_used(call, scripted, monkeypatch, name)
     assert proxy.requests[0].path == f"{ELSEWHERE}/public/v1/sources/write"
 
 
-@pytest.mark.parametrize("hosts", ["127.0.0.1", "example.org, 127.0.0.1", "*"])
-def test_a_host_that_needs_no_proxy_is_asked_directly(call, scripted, monkeypatch, hosts):
+# What NO_PROXY lists, and what is asked directly then, and what is not. Every form is taken that
+# curl, requests, httpx or Go takes, and read by its meaning: no address is the end of another one
+# (requests), a port is the service's (curl knows none), networks and brackets are for IPv6 too.
+EXEMPTIONS = {
+    "*": ("http://service.example http://127.0.0.1:9 http://[::1]", ""),
+    "service.example": (
+        "http://service.example https://service.example:8080 http://a.service.example",
+        "http://aservice.example http://example http://service.example.org",
+    ),
+    "example": ("http://service.example", "http://service.ample http://10.0.0.1"),
+    ".example": ("http://service.example http://example", "http://serviceexample"),
+    "*.example": ("http://service.example http://a.b.example", "http://serviceexample"),
+    "SERVICE.*": ("http://service.example", "http://a.service.example"),
+    "service.example.": ("http://service.example http://service.example.", "http://example"),
+    "ample": ("", "http://service.example"),
+    "": ("", "http://service.example"),
+    ", ,": ("", "http://service.example http://127.0.0.1"),
+    "[": ("", "http://service.example http://[::1]"),
+    "other.test,service.example": ("http://service.example http://other.test", "http://test"),
+    "other.test service.example": ("http://service.example http://other.test", "http://test"),
+    "service.example:80": ("http://service.example", "https://service.example"),
+    "service.example:443": ("https://service.example", "http://service.example"),
+    "service.example:8080": ("https://service.example:8080", "https://service.example"),
+    "https://service.example": ("https://service.example", "http://service.example"),
+    "127.0.0.1": ("http://127.0.0.1:9 http://127.0.0.1", "http://127.0.0.11 http://localhost"),
+    "127.0.0.1:9": ("http://127.0.0.1:9", "http://127.0.0.1:8"),
+    "0.0.1": ("", "http://10.0.0.1"),
+    "127.0.0.0/8": ("http://127.1.2.3:9", "http://128.1.2.3 http://127.example"),
+    "10.1.2.3/8": ("http://10.0.0.1 http://[::ffff:10.0.0.1]", "http://11.0.0.1"),
+    "10.*": ("http://10.0.0.1", "http://110.0.0.1"),
+    "::1": ("http://[::1]:9", "http://[::2]:9 http://127.0.0.1"),
+    "[::1]": ("http://[::1]:9", "http://[::2]:9"),
+    "[::1]:9": ("http://[::1]:9", "http://[::1]:8"),
+    "::1/128": ("http://[::1]:9", "http://[::2]:9"),
+    "fd00::/8": ("http://[fd12::3]", "http://[fe80::3]"),
+    "0:0::1": ("http://[::1]", "http://[::2]"),
+    "localhost": ("http://localhost:9 http://service.localhost", "http://127.0.0.1:9"),
+    "localhost,127.0.0.0/8,::1/128": ("http://localhost http://127.0.0.1 http://[::1]:9", ""),
+}
+
+
+@pytest.mark.parametrize("listed", EXEMPTIONS)
+def test_what_needs_no_proxy_is_asked_directly(monkeypatch, listed):
+    monkeypatch.setenv("all_proxy", "http://proxy.test:8080")
+    monkeypatch.setenv("no_proxy", listed)
+    directly, by_the_proxy = map(str.split, EXEMPTIONS[listed])
+    found = {url: proxy_for(url) is None for url in (*directly, *by_the_proxy)}
+    assert found == dict.fromkeys(directly, True) | dict.fromkeys(by_the_proxy, False)
+
+
+@pytest.mark.parametrize("named", ["", "  "])
+def test_a_proxy_that_is_blank_is_none(monkeypatch, named):
+    monkeypatch.setenv("http_proxy", named)
+    assert proxy_for("http://service.example") is None
+
+
+def test_a_service_of_this_machine_is_asked_directly_and_no_proxy_sees_the_key(
+    call, scripted, monkeypatch
+):
     proxy, server = scripted(close), scripted(answer(body=SOURCE))
     monkeypatch.setenv("http_proxy", proxy.url)
-    monkeypatch.setenv("no_proxy", hosts)
+    monkeypatch.setenv("no_proxy", "localhost,127.0.0.0/8,::1/128")  # as containers have it
     assert call(create, server.url).id == "src_1"
     assert proxy.connections == 0
+
+
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
+@pytest.mark.parametrize(
+    ("proxy", "warns"),
+    [("http://proxy.test:8080", True), ("https://proxy.test", False), ("http://[::1]:9", False)],
+)
+def test_a_key_that_leaves_the_machine_by_a_proxy_is_warned_of(monkeypatch, kind, proxy, warns):
+    monkeypatch.setenv("http_proxy", proxy)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        kind(KEY, "http://localhost:9")
+    assert [one.filename for one in caught] == [__file__] * warns
 
 
 def test_a_proxy_that_cannot_be_reached_is_named_and_has_delivered_nothing(call, monkeypatch):
@@ -218,6 +290,49 @@ def test_an_upload_ends_when_its_refusal_arrives(call, certified, scripted, encr
     assert (caught.value.status_code, caught.value.delivery) == (413, Delivery.REFUSED)
     assert len(server.requests) == 1
     assert (sent or [0])[-1] < 32 << 20
+
+
+def _interim(*more):
+    """Answers that are none yet, in pieces of their own, before the rest of the body is read."""
+    heads = [raw(head) for head in (b"HTTP/1.1 100 Continue\r\n\r\n", *more)]
+    return then(*(step for head in heads for step in (head, lambda _: time.sleep(0.02))))
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+@pytest.mark.parametrize(
+    "more",
+    [
+        [],
+        [b"HTTP/1.1 103 Early Hints\r\nLink: </a>; rel=preload\r\n\r\n"] * 3,
+        [b"HTTP/1.1 10", b"2 Processing\r", b"\n\r\n"],
+    ],
+)
+def test_an_interim_answer_ends_no_upload(call, certified, scripted, encrypted, more):
+    # As IIS and some Java servers send it, unasked for.
+    options = {}
+    if encrypted:
+        server, options["verify"] = certified(answer(body=SOURCE), before=_interim(*more))
+    else:
+        server = scripted(answer(body=SOURCE), before=_interim(*more))
+    for use in (upload_much, create):
+        assert call(use, server.url, **options).id == "src_1"
+    assert [len(request.body) > 32 << 20 for request in server.requests] == [True, False]
+
+
+def test_a_refusal_behind_an_interim_answer_ends_an_upload(call, scripted):
+    refusal = answer(413, {"code": "too_large", "message": "at most 1 MB"})
+    server = scripted(then(_interim(), refusal, lingering), read_limit=100_000)
+    with pytest.raises(APIError) as caught:
+        call(upload_much, server.url)
+    assert (caught.value.status_code, caught.value.delivery) == (413, Delivery.REFUSED)
+    assert len(server.requests) == 1
+
+
+def test_interim_answers_without_end_are_given_up(call, scripted):
+    server = scripted(drip(b"HTTP/1.1 103 Early Hints\r\n\r\n" * 200, 0.01))
+    with pytest.raises(RequestTimeoutError) as caught:
+        call(create, server.url, timeout=0.2, max_retries=0)
+    assert caught.value.delivery is Delivery.UNKNOWN
 
 
 def lingering(connection):
