@@ -1,6 +1,8 @@
 """`kbot ping`, `collections`, `bots`, `conversations`, `sources` and `api`."""
 
 import re
+import sys
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,7 +17,7 @@ from knowledge_bot.cli.texts import Suggesting, given_text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from knowledge_bot import Bot, Collection, Conversation, SourceDetails
+    from knowledge_bot import Bot, Collection, Conversation, SourceDetails, SyncOrigin
     from knowledge_bot._endpoints import Method
 
 _METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
@@ -81,7 +83,10 @@ _listing = listing("id", "name", "status", detail=_detail)
 
 @click.group(cls=Suggesting)
 def sources() -> None:
-    """List, show and delete sources, where the service announces that it can."""
+    """List, show and delete sources, and the origins that they come from.
+
+    Sources need a service that announces `sources`, origins one that announces `sync`.
+    """
 
 
 @sources.command("list")
@@ -126,7 +131,10 @@ def show(service: ServiceOptions, source_id: str) -> "SourceDetails":
 @click.argument("source_ids", nargs=-1, required=True, metavar="ID...")
 @click.pass_obj
 def delete(service: ServiceOptions, source_ids: tuple[str, ...]) -> None:
-    """Delete sources; one that is not there is fine. A ledger is not told: see `kbot ledger`.
+    """Delete sources; one that is not there is fine.
+
+    What an origin still holds is sent again by its next run where the service announces `sync`;
+    a ledger is not told, see `kbot ledger`.
 
     Example: kbot sources delete src_41 src_42
     """
@@ -135,6 +143,60 @@ def delete(service: ServiceOptions, source_ids: tuple[str, ...]) -> None:
             with posting():
                 client.delete_source(source_id)
             write_stderr(f"({source_id} is deleted, or was not there)")
+
+
+def _completed(origin: dict[str, Any]) -> datetime | None:
+    moment = origin["completed_at"]
+    return None if moment is None else datetime.fromtimestamp(moment / 1000, UTC)
+
+
+@sources.command()
+@listing("origin=name", "sources=count", completed=_completed)
+@click.pass_obj
+def origins(service: ServiceOptions) -> "Sequence[SyncOrigin]":
+    """List the origins that the service knows, and when each was enumerated to its end.
+
+    An origin is what `kbot ingest` feeds from, such as a folder, under its --origin.
+
+    Example: kbot sources origins --json | jq -r '.[].name'
+    """
+    with service.client() as client:
+        return client.list_origins()
+
+
+@sources.command("rename-origin")
+@click.argument("origin")
+@click.argument("name")
+@click.pass_obj
+def rename_origin(service: ServiceOptions, origin: str, name: str) -> None:
+    """Give ORIGIN another NAME, so that what is fed under that name is the same; nothing is sent.
+
+    Example: kbot sources rename-origin /home/ada/handbook /srv/handbook
+    """
+    with service.client(needs_key=True) as client, posting():
+        renamed = client.rename_origin(origin, name)
+    write_stderr(f"({origin} is {renamed.name} now; it has {renamed.count} sources)")
+
+
+@sources.command("delete-origin")
+@click.argument("origin")
+@click.option("--yes", is_flag=True, help="Do not ask; needed if there is no terminal.")
+@click.pass_obj
+def delete_origin(service: ServiceOptions, origin: str, *, yes: bool) -> None:
+    """Delete ORIGIN with all its sources; one that is not there is fine.
+
+    Example: kbot sources delete-origin /home/ada/handbook --yes
+    """
+    if not (yes or sys.stdin.isatty()):
+        raise click.UsageError("there is no terminal to ask at: pass --yes")
+    with service.client(needs_key=True) as client:
+        if not yes:
+            count = client.compare_origin(origin).count
+            if not click.confirm(f"Delete the {count} sources of {origin}?", err=True):
+                raise Failed("Nothing is deleted.")
+        with posting():
+            client.delete_origin(origin)
+    write_stderr(f"({origin} is deleted, or was not there)")
 
 
 @click.command()

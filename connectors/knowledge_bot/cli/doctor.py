@@ -211,7 +211,8 @@ def _extensions(client: "Client") -> Iterator[_Check]:
 _EXTENSIONS = {
     "idempotency": "what is unknown is not sent again",
     "passages": "nothing is found without asking a bot",
-    "sources": "sources are not listed, replaced or deleted",
+    "sources": "sources are not listed or deleted",
+    "sync": "`kbot ingest` needs a ledger, and does not see what became of sources",
 }
 
 
