@@ -30,7 +30,7 @@ from typing import Any, Final, Literal, Self, TypeAlias, get_args
 
 from knowledge_bot._client import AsyncClient, Client
 from knowledge_bot._heads import Head, Heads, HeadsError
-from knowledge_bot.errors import ConfigurationError, Delivery
+from knowledge_bot.errors import ConfigurationError, Delivery, KnowledgeBotError
 from knowledge_bot.models import Message
 from knowledge_bot.transcripts import Role, Turn, render
 
@@ -208,13 +208,16 @@ class Conversations:
             list is refused.
         on_fork: where a list is sent that continues from an answer which is not its conversation's
             last, or before which something was changed.
-        recognise: whether answers without a place are recognised by the whole list up to them.
+        recognise: for whom answers without a place are recognised by the whole list up to them: a
+            name of the caller, such as a digest of a key. Only what was answered to the same caller
+            is recognised, and a conversation that is known to be another's is not gone on in. None:
+            nothing is recognised.
     """
 
     heads: Heads
     history: History = "transcript"
     on_fork: OnFork = "new"
-    recognise: bool = False
+    recognise: str | None = None
 
     def __post_init__(self) -> None:
         for name, choices in {"history": History, "on_fork": OnFork}.items():
@@ -257,15 +260,19 @@ class Conversations:
         asking = self._begin(
             client.base_url, bot_id, messages, (conversation_id, default), question
         )
-        try:
-            message = client.send_message(
-                bot_id=bot_id, content=asking.content, conversation_id=asking.continues
-            )
-        except BaseException as error:
-            self._end(asking, error)
-            raise
-        self._end(asking, message)
-        return Reply(message, asking.messages, asking.heard)
+        while True:
+            try:
+                message = client.send_message(
+                    bot_id=bot_id, content=asking.content, conversation_id=asking.continues
+                )
+            except BaseException as error:
+                self._end(asking, error)
+                if (fork := asking.instead(error)) is None:
+                    raise
+                asking = fork
+            else:
+                self._end(asking, message)
+                return Reply(message, asking.messages, asking.heard)
 
     async def aask(
         self,
@@ -281,15 +288,19 @@ class Conversations:
         asking = await self.heads.off_the_loop(
             self._begin, client.base_url, bot_id, messages, (conversation_id, default), question
         )
-        try:
-            message = await client.send_message(
-                bot_id=bot_id, content=asking.content, conversation_id=asking.continues
-            )
-        except BaseException as error:
-            await self.heads.off_the_loop(self._end, asking, error)
-            raise
-        await self.heads.off_the_loop(self._end, asking, message)
-        return Reply(message, asking.messages, asking.heard)
+        while True:
+            try:
+                message = await client.send_message(
+                    bot_id=bot_id, content=asking.content, conversation_id=asking.continues
+                )
+            except BaseException as error:
+                await self.heads.off_the_loop(self._end, asking, error)
+                if (fork := asking.instead(error)) is None:
+                    raise
+                asking = fork
+            else:
+                await self.heads.off_the_loop(self._end, asking, message)
+                return Reply(message, asking.messages, asking.heard)
 
     def _begin(
         self,
@@ -304,7 +315,8 @@ class Conversations:
         Of the conversations the first is named, and the second goes for lists without an answer.
         """
         named, default = conversations
-        if self.recognise and named is None:
+        given = messages
+        if self.recognise is not None and named is None:
             messages = self._recognised(service, bot_id, messages)
         at = _anchor(messages, named)
         content = self._content(messages[at + 1 :], question)
@@ -328,8 +340,11 @@ class Conversations:
                     "into a new conversation. Nothing was sent",
                 )
             return _Asking(service, bot_id, messages, 0, self._content(messages, question))
+        fork_ = None
+        if messages is not given:  # nobody named it: where the service refuses it, it is a fork
+            fork_ = _Asking(service, bot_id, given, 0, self._content(given, question))
         return _Asking(
-            service, bot_id, messages, at + 1, content, conversation_id, sender["sender"]
+            service, bot_id, messages, at + 1, content, conversation_id, sender["sender"], fork_
         )
 
     def _recognised(self, service: str, bot_id: str, messages: Sequence[Said]) -> Sequence[Said]:
@@ -339,7 +354,7 @@ class Conversations:
             at -= 1
         if at < 0 or messages[at].place is not None:
             return messages
-        found = self.heads.find(service, _digest_of(bot_id, messages[: at + 1]))
+        found = self.heads.find(service, self._digest_of(bot_id, messages[: at + 1]))
         if found is None:
             return messages
         return [*messages[:at], replace(messages[at], place=Place(*found)), *messages[at + 1 :]]
@@ -348,6 +363,7 @@ class Conversations:
         """Take the next turn in a conversation, whatever came before."""
 
         def join(head: Head | None) -> Head:
+            self._check_whose(head)
             if head is not None and head.lost and head.content == sender["content"]:
                 raise ConfigurationError.of(
                     "messages",
@@ -368,6 +384,7 @@ class Conversations:
         free = Head(place.message_id)
 
         def take(head: Head | None) -> Head | None:
+            self._check_whose(head)
             if head is None:
                 head = None if self.heads.shared else free
             if head is None or (head.sender is not None or head.answer != free.answer):
@@ -424,14 +441,14 @@ class Conversations:
         conversation_id = asking.continues if message is None else message.conversation_id
         if conversation_id is None:
             return
-        if asking.continues is None and not self.recognise and not self.heads.shared:
+        if asking.continues is None and self.recognise is None and not self.heads.shared:
             return  # for an unknown conversation the list's word is taken
         lost, answered = False, None
         if message is None:
             lost = getattr(outcome, "delivery", Delivery.UNKNOWN) is Delivery.UNKNOWN
         else:
             said = [*asking.messages, Said("assistant", message.answer)]
-            recognised = _digest_of(asking.bot_id, said) if self.recognise else None
+            recognised = None if self.recognise is None else self._digest_of(asking.bot_id, said)
             answered = Head(message.id, said=recognised)
 
         def end(head: Head | None) -> Head | None:
@@ -449,6 +466,22 @@ class Conversations:
             # conversation is sent into a new one.
             _logger.warning("The turn in %s is not given back: %s", conversation_id, failure)
 
+    def _digest_of(self, bot_id: str, messages: Sequence[Said]) -> str:
+        """Return a digest of a bot's list that begins with one of the caller."""
+        text = "".join((bot_id, *(message.digest for message in messages)))
+        return self._whose + hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+    @property
+    def _whose(self) -> str:
+        return hashlib.blake2b((self.recognise or "").encode(), digest_size=8).hexdigest()
+
+    def _check_whose(self, head: Head | None) -> None:
+        said = None if head is None or self.recognise is None else head.said
+        if said is not None and not said.startswith(self._whose):
+            raise ConfigurationError.of(
+                "conversation_id", "there is no such conversation of this caller's. Nothing was sent"
+            )
+
 
 @dataclass(frozen=True, slots=True)
 class _Asking:
@@ -462,6 +495,7 @@ class _Asking:
         content: what is sent.
         continues: the conversation that it continues; None starts a new one.
         sender: who has the turn there; empty in a new one.
+        fork: what is sent where the service refuses that conversation; None: nothing.
     """
 
     service: str
@@ -471,6 +505,12 @@ class _Asking:
     content: str
     continues: str | None = None
     sender: str = ""
+    fork: "_Asking | None" = None
+
+    def instead(self, error: BaseException) -> "_Asking | None":
+        """Return what is sent after an error; None where it is raised."""
+        refused = isinstance(error, KnowledgeBotError) and error.delivery is Delivery.REFUSED
+        return self.fork if refused and not getattr(error, "may_pass", False) else None
 
 
 def _turn(message: Said) -> Turn:
@@ -511,9 +551,3 @@ def _digests(messages: Sequence[Said]) -> tuple[list[str], list[str]]:
     """Return the digests of the system's turns, and those of the others."""
     system = [message.digest for message in messages if message.role == "system"]
     return system, [message.digest for message in messages if message.role != "system"]
-
-
-def _digest_of(bot_id: str, messages: Sequence[Said]) -> str:
-    """Return a digest of a bot's list."""
-    text = "".join((bot_id, *(message.digest for message in messages)))
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

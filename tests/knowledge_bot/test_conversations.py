@@ -16,12 +16,14 @@ import pytest
 
 from calls import KEY
 from knowledge_bot import (
+    APIError,
     AsyncClient,
     BadRequestError,
     Client,
     ConfigurationError,
     ConnectionLostError,
     Delivery,
+    RateLimitError,
 )
 from knowledge_bot.conversations import Conversations, ForkError, Heads, HeadsError, Place, Said
 from knowledge_bot.ingest import Ledger
@@ -65,7 +67,7 @@ def service():
 def asked(request, service, client):
     """`asked(messages, **options)`: the list with the answer."""
 
-    def ask(messages, heads=None, history="transcript", on_fork="new", recognise=False, **options):
+    def ask(messages, heads=None, history="transcript", on_fork="new", recognise=None, **options):
         conversations = Conversations(heads or Heads.of(client), history, on_fork, recognise)
         if request.param == "sync":
             reply = conversations.ask(client, "bot_1", messages, **options)
@@ -545,24 +547,56 @@ def bare(messages):
 
 def test_an_answer_is_recognised_by_all_that_was_said_up_to_it(service, asked, address):
     heads = Heads(address)
-    one = asked([system("Be brief."), user("one")], heads, recognise=True)
-    two = asked([*bare(one), user("two")], heads, recognise=True)
-    three = asked([*bare(two), user("three")], heads, recognise=True)
+    one = asked([system("Be brief."), user("one")], heads, recognise="ada")
+    two = asked([*bare(one), user("two")], heads, recognise="ada")
+    three = asked([*bare(two), user("three")], heads, recognise="ada")
     assert conversation_of(one) == conversation_of(two) == conversation_of(three)
     assert contents(service)[1:] == ["two", "three"]
-    fork = asked([*bare(one), user("fork")], heads, recognise=True)
-    edited = asked([*bare(two)[:-2], user("2"), bare(two)[-1], user("on")], heads, recognise=True)
+    fork = asked([*bare(one), user("fork")], heads, recognise="ada")
+    edited = asked([*bare(two)[:-2], user("2"), bare(two)[-1], user("on")], heads, recognise="ada")
     assert len({conversation_of(each) for each in (three, fork, edited)}) == 3
-    assert conversation_of(asked([*bare(fork), user("on")], heads, recognise=True)) == (
+    assert conversation_of(asked([*bare(fork), user("on")], heads, recognise="ada")) == (
         conversation_of(fork)
     )
 
 
 def test_the_same_words_to_another_bot_are_not_recognised(service, client, address):
-    conversations = Conversations(Heads(address), recognise=True)
+    conversations = Conversations(Heads(address), recognise="ada")
     first = [user("one"), as_said(conversations.ask(client, "bot_1", [user("one")]))]
     reply = conversations.ask(client, "bot_2", [*bare(first), user("two")])
     assert reply.message.conversation_id != conversation_of(first)
+
+
+def test_of_two_callers_who_say_the_same_each_has_a_conversation_of_their_own(
+    service, asked, address
+):
+    service.bots["bot_1"] = lambda _: "At nine."
+    heads = Heads(address)
+    first = {name: asked([user("When?")], heads, recognise=name) for name in ("ada", "ben")}
+    for name, said in first.items():
+        later = asked([*bare(said), user("And then?")], heads, recognise=name)
+        assert conversation_of(later) == conversation_of(said)
+    refused = len(service.requests)
+    with pytest.raises(ConfigurationError) as failure:
+        asked([user("?")], heads, recognise="ben", conversation_id=conversation_of(first["ada"]))
+    assert failure.value.argument == "conversation_id"
+    assert len(service.requests) == refused
+
+
+@pytest.mark.parametrize("status", [400, 404])
+def test_a_recognised_conversation_that_the_service_refuses_is_a_fork(service, asked, status):
+    heads = Heads()
+    one = asked([user("one")], heads, recognise="ada")
+    service.fail_next(status)
+    two = asked([*bare(one), user("two")], heads, recognise="ada")
+    assert conversation_of(two) != conversation_of(one)
+    assert all(said.text in contents(service)[-1] for said in [*one, user("two")])
+    service.fail_next(429, retry_after=0, times=3)  # which may pass, and the client tries it
+    with pytest.raises(RateLimitError):
+        asked([*bare(two), user("three")], heads, recognise="ada")
+    service.fail_next(status, times=2)  # the fork as well
+    with pytest.raises(APIError):
+        asked([*bare(two), user("three")], heads, recognise="ada")
 
 
 def test_what_is_not_to_be_recognised_is_a_new_conversation(asked):
@@ -572,7 +606,7 @@ def test_what_is_not_to_be_recognised_is_a_new_conversation(asked):
 
 def test_a_recognised_answer_is_forgotten_with_its_conversation(asked):
     heads = Heads(remembered=1)
-    one = asked([user("one")], heads, recognise=True)
-    asked([user("another")], heads, recognise=True)
-    two = asked([*bare(one), user("two")], heads, recognise=True)
+    one = asked([user("one")], heads, recognise="ada")
+    asked([user("another")], heads, recognise="ada")
+    two = asked([*bare(one), user("two")], heads, recognise="ada")
     assert conversation_of(two) != conversation_of(one)
