@@ -475,11 +475,27 @@ class Conversations:
     def _whose(self) -> str:
         return hashlib.blake2b((self.recognise or "").encode(), digest_size=8).hexdigest()
 
-    def _check_whose(self, head: Head | None) -> None:
+    def is_anothers(self, service: str, conversation_id: str) -> bool:
+        """Return whether a conversation is known to be another caller's.
+
+        Args:
+            service: the service's address.
+            conversation_id: the conversation there.
+
+        Raises:
+            HeadsError: shared heads cannot be read.
+        """
+        return self._is_anothers(self.heads.change((service, conversation_id), lambda head: head))
+
+    def _is_anothers(self, head: Head | None) -> bool:
         said = None if head is None or self.recognise is None else head.said
-        if said is not None and not said.startswith(self._whose):
+        return said is not None and not said.startswith(self._whose)
+
+    def _check_whose(self, head: Head | None) -> None:
+        if self._is_anothers(head):
             raise ConfigurationError.of(
-                "conversation_id", "there is no such conversation of this caller's. Nothing was sent"
+                "conversation_id",
+                "there is no such conversation of this caller's. Nothing was sent",
             )
 
 

@@ -8,15 +8,15 @@ from typing import Any
 from fastapi import APIRouter, FastAPI, Request, Security
 from fastapi.security import HTTPBearer
 from mcp.server import MCPServer
-from mcp.server.transport_security import TransportSecuritySettings
 from starlette.middleware.cors import CORSMiddleware
+from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from knowledge_bot import Bot, __version__
 from knowledge_bot.conversations import Heads
 from knowledge_bot_gateway import _chat, _problems, _responses
 from knowledge_bot_gateway._gate import Admission, Gate
-from knowledge_bot_gateway._mcp import Events, create_mcp_server
+from knowledge_bot_gateway._mcp import create_mcp_server, sessions_of
 from knowledge_bot_gateway._messages import ERRORS, bots
 from knowledge_bot_gateway._once import Once
 from knowledge_bot_gateway._problems import no_such_model
@@ -44,13 +44,14 @@ def create_app(
     Returns:
         An ASGI application with `/v1/models`, `/v1/chat/completions`, `/v1/responses` and `/mcp`.
     """
+    sessions = None if mcp is None else sessions_of(mcp, admission.most_bytes)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
             stack.push_async_callback(upstream.aclose)
-            if mcp is not None:
-                await stack.enter_async_context(mcp.session_manager.run())
+            if sessions is not None:
+                await stack.enter_async_context(sessions.run())
             yield
 
     # The usual documentation pages load scripts from other hosts.
@@ -61,18 +62,13 @@ def create_app(
         openapi_url="/v1/openapi.json",
         docs_url=None,
         redoc_url=None,
+        redirect_slashes=False,
     )
     if openai:
         for routes in (_models(upstream), _chat.router(upstream), _responses.router(upstream)):
             app.include_router(routes, dependencies=[_KEY])
-    if mcp is not None:
-        served = mcp.streamable_http_app(
-            event_store=Events(),
-            # The gate has checked the host and the origin.
-            transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
-            max_request_body_size=admission.most_bytes,
-        )
-        app.router.routes.extend(served.routes)
+    if sessions is not None:
+        app.router.routes.append(Route("/mcp", sessions.asgi_app))
     _problems.install(app)
     app.add_middleware(Once)
     app.add_middleware(Gate, admission=admission)

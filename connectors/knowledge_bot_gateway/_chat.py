@@ -6,10 +6,10 @@ and everything before it. After an edit or a regeneration, the chat continues in
 
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from fastapi import APIRouter, Request, Response
-from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from knowledge_bot import Message
@@ -21,8 +21,8 @@ from knowledge_bot_gateway._messages import (
     BotRequest,
     ask,
     encoded,
-    event_stream,
     last_of_the_user,
+    respond,
     role_of,
     text_of,
 )
@@ -82,42 +82,35 @@ def router(upstream: Upstream) -> APIRouter:
         always zero, since the service counts no tokens.
         """
         body.refuse_others(_REFUSED)
-        if (reply := chore_reply(body.messages)) is not None:
-            return _completion(body, _of_nobody(reply), reply)
-        stops = _stops(body)
-        asks = last_of_the_user(body.messages)
-        messages = [
-            _said(message, index, asks=index == asks) for index, message in enumerate(body.messages)
-        ]
-        named = body.named
-        if named is not None:
-            # A caller who names the conversation states that it has the earlier messages.
-            messages = _since_the_last_answer(messages)
-        message = (await ask(upstream, request, body, messages, named=named)).message
-        return _completion(body, message, _cut(message.answer, stops))
+        asking = _asking(upstream, request, body)
+        return await respond(
+            request,
+            body,
+            asking,
+            patience=upstream.patience,
+            failed=lambda problem: (None, {"error": problem.body.model_dump(mode="json")}),
+            end="data: [DONE]\n\n",
+        )
 
     return routes
 
 
-def _completion(body: ChatCompletionRequest, message: Message, text: str) -> Response:
-    if body.stream:
-        wants_usage = body.stream_options is not None and body.stream_options.include_usage
-        events = _chunks(body.model, message, text, wants_usage=bool(wants_usage))
-        return event_stream(events, "data: [DONE]\n\n")
-    return JSONResponse(
-        {
-            **_envelope(body.model, message, "chat.completion"),
-            "choices": [
-                {
-                    "index": 0,
-                    "message": {"refusal": None, **_assistant_message(message, text)},
-                    "logprobs": None,
-                    "finish_reason": "stop",
-                }
-            ],
-            "usage": NO_TOKENS,
-        }
-    )
+async def _asking(
+    upstream: Upstream, request: Request, body: ChatCompletionRequest
+) -> "_Completion":
+    if (reply := chore_reply(body.messages)) is not None:
+        return _Completion(body, _of_nobody(reply), reply)
+    stops = _stops(body)
+    asks = last_of_the_user(body.messages)
+    messages = [
+        _said(message, index, asks=index == asks) for index, message in enumerate(body.messages)
+    ]
+    named = body.named
+    if named is not None:
+        # A caller who names the conversation states that it has the earlier messages.
+        messages = _since_the_last_answer(messages)
+    message = (await ask(upstream, request, body, messages, named=named)).message
+    return _Completion(body, message, _cut(message.answer, stops))
 
 
 def _of_nobody(answer: str) -> Message:
@@ -159,52 +152,62 @@ def _cut(text: str, stops: list[str]) -> str:
     return text[: min((at for at in map(text.find, stops) if at >= 0), default=len(text))]
 
 
-def _envelope(model: str, message: Message, kind: str) -> dict[str, Any]:
-    return {
-        "id": f"chatcmpl-{encoded(message.conversation_id, message.id)}",
-        "object": kind,
-        "created": int(message.created_at.timestamp()),
-        "model": model,
-        "conversation": {"id": message.conversation_id or None},
-    }
+@dataclass(frozen=True, slots=True)
+class _Completion:
+    """A request and its answer, in this format; `text` is what of the answer is told."""
 
+    body: ChatCompletionRequest
+    message: Message
+    text: str
 
-def _assistant_message(message: Message, text: str) -> dict[str, Any]:
-    named = citations(message)
-    # This format only cites addresses; our own field has every source.
-    return {
-        "role": "assistant",
-        "content": text,
-        "annotations": [
-            {
-                "type": "url_citation",
-                "url_citation": {
-                    "url": one.url,
-                    "title": one.name,
-                    "start_index": min(one.start, len(text)),
-                    "end_index": min(one.end, len(text)),
-                },
-            }
-            for one in named
-            if one.url is not None
-        ],
-        "sources": [{"id": one.id or None, "name": one.name, "url": one.url} for one in named],
-    }
+    def whole(self) -> dict[str, Any]:
+        """Return it as one object."""
+        told = {"refusal": None, **self._said()}
+        choice = {"index": 0, "message": told, "logprobs": None, "finish_reason": "stop"}
+        return {**self._envelope("chat.completion"), "choices": [choice], "usage": NO_TOKENS}
 
+    def events(self) -> Iterator[tuple[None, dict[str, Any]]]:
+        """Return the chunks of a stream."""
+        options = self.body.stream_options
+        wants_usage = options is not None and options.include_usage
+        envelope = self._envelope("chat.completion.chunk")
+        usage = {"usage": None} if wants_usage else {}
+        delta = self._said()
+        begun = {"role": delta.pop("role"), "content": "", "refusal": None}
+        for part, finish in ((begun, None), (delta, None), ({}, "stop")):
+            choice = {"index": 0, "delta": part, "logprobs": None, "finish_reason": finish}
+            yield None, {**envelope, "choices": [choice], **usage}
+        if wants_usage:
+            yield None, {**envelope, "choices": [], "usage": NO_TOKENS}
 
-def _chunks(
-    model: str, message: Message, text: str, *, wants_usage: bool
-) -> Iterator[tuple[None, dict[str, Any]]]:
-    envelope = _envelope(model, message, "chat.completion.chunk")
-    usage = {"usage": None} if wants_usage else {}
+    def _envelope(self, kind: str) -> dict[str, Any]:
+        message = self.message
+        return {
+            "id": f"chatcmpl-{encoded(message.conversation_id, message.id)}",
+            "object": kind,
+            "created": int(message.created_at.timestamp()),
+            "model": self.body.model,
+            "conversation": {"id": message.conversation_id or None},
+        }
 
-    def chunk(delta: Mapping[str, Any], finish: str | None = None) -> dict[str, Any]:
-        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
-        return {**envelope, "choices": [choice], **usage}
-
-    delta = _assistant_message(message, text)
-    yield None, chunk({"role": delta.pop("role"), "content": "", "refusal": None})
-    yield None, chunk(delta)
-    yield None, chunk({}, "stop")
-    if wants_usage:
-        yield None, {**envelope, "choices": [], "usage": NO_TOKENS}
+    def _said(self) -> dict[str, Any]:
+        named = citations(self.message)
+        # This format only cites addresses; our own field has every source.
+        return {
+            "role": "assistant",
+            "content": self.text,
+            "annotations": [
+                {
+                    "type": "url_citation",
+                    "url_citation": {
+                        "url": one.url,
+                        "title": one.name,
+                        "start_index": min(one.start, len(self.text)),
+                        "end_index": min(one.end, len(self.text)),
+                    },
+                }
+                for one in named
+                if one.url is not None
+            ],
+            "sources": [{"id": one.id or None, "name": one.name, "url": one.url} for one in named],
+        }

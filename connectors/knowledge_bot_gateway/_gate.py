@@ -3,9 +3,13 @@
 import asyncio
 import hmac
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from hashlib import blake2b
 from typing import Final
 from urllib.parse import urlsplit
 
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
 from pydantic import SecretStr
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -16,6 +20,10 @@ from knowledge_bot_gateway._problems import Problem
 
 # A question is at most a page of text, and a chat window's list some hundred of these.
 MOST_BYTES: Final = 4 * 1024 * 1024
+
+# How much more of a body is read before it is refused: many clients send all of it before they read
+# the answer, and see a broken connection where it is closed before.
+_MOST_DISCARDED: Final = 64 * 1024 * 1024
 
 
 class Admission:
@@ -30,7 +38,7 @@ class Admission:
             send another name in the request.
         origins: the origins of other web pages that may call it from a browser (CORS), such as
             `https://chat.example`.
-        most_bytes: the largest body of a request.
+        most_bytes: the largest body of a request; it is counted while it arrives.
         body_seconds: how long a body may take to arrive.
 
     Raises:
@@ -68,7 +76,7 @@ class Admission:
         """Check a request before its body is read.
 
         Raises:
-            Problem: 401, 403, 413 or 421.
+            Problem: 401, 403, 415 or 421.
         """
         if self._hosts is not None:
             if _name_of(f"//{headers.get('host', '')}") not in self._hosts:
@@ -93,19 +101,13 @@ class Admission:
                 code="invalid_api_key",
                 headers={"WWW-Authenticate": "Bearer"},
             )
-        declared = headers.get("content-length", "")
-        if declared.isascii() and declared.isdigit() and int(declared[:20]) > self.most_bytes:
-            raise self.too_large
-
-    @property
-    def too_large(self) -> Problem:
-        """The answer to a body over the limit."""
-        return Problem(
-            413,
-            f"The request body is larger than {self.most_bytes:,} bytes, the limit here. "
-            "Nothing was sent.",
-            code="request_too_large",
-        )
+        if headers.get("content-encoding", "identity") != "identity":
+            raise Problem(
+                415,
+                "The request body is compressed (Content-Encoding), which is not read here. "
+                "Nothing was sent.",
+                code="unsupported_content_encoding",
+            )
 
 
 def bearer(headers: Headers) -> str:
@@ -119,8 +121,13 @@ def loopback_names(host: str) -> tuple[str, ...] | None:
     return ("localhost", "127.0.0.1", "::1", host) if is_loopback(host) else None
 
 
+def caller_of(scope: Scope) -> str:
+    """Return whose a request is, as a digest of its key; empty without a gate before it."""
+    return getattr(scope.get("user"), "username", "")
+
+
 class Gate:
-    """ASGI middleware that passes on only admitted requests."""
+    """ASGI middleware that passes on only admitted requests, as their callers'."""
 
     def __init__(self, app: ASGIApp, *, admission: Admission) -> None:
         self._app, self._admission = app, admission
@@ -130,12 +137,23 @@ class Gate:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        receive, headers = _bounded(receive, self._admission), Headers(scope=scope)
         try:
-            self._admission.check(Headers(scope=scope))
+            self._admission.check(headers)
         except Problem as problem:
+            with suppress(Problem):
+                while (await receive()).get("more_body", False):
+                    pass
             await problem.response(scope, receive, send)
             return
-        await self._app(scope, _bounded(receive, self._admission), send)
+        whose = blake2b(bearer(headers).encode("utf-8", "surrogatepass"), digest_size=16)
+        # A session of MCP belongs to whom its server finds here.
+        user = AuthenticatedUser(AccessToken(token="", client_id=whose.hexdigest(), scopes=[]))
+        path = scope["path"].rstrip("/")  # a redirect would have a POST sent again, or as a GET
+        scope = {**scope, "path": path, "user": user}
+        if scope["method"] == "HEAD" and path != "/mcp":
+            scope["method"] = "GET"  # the server leaves the body out
+        await self._app(scope, receive, send)
 
 
 def _bounded(receive: Receive, admission: Admission) -> Receive:
@@ -144,13 +162,21 @@ def _bounded(receive: Receive, admission: Admission) -> Receive:
     loop = asyncio.get_running_loop()
     until = loop.time() + admission.body_seconds
 
-    async def bounded() -> Message:
+    async def counted() -> Message:
         nonlocal received, whole
+        message = await receive()
+        received += len(message.get("body", b""))
+        whole = not message.get("more_body", False)
+        return message
+
+    async def bounded() -> Message:
         if whole:
             return await receive()
         try:
             async with asyncio.timeout_at(until):
-                message = await receive()
+                message = await counted()
+                while admission.most_bytes < received < _MOST_DISCARDED and not whole:
+                    await counted()
         except TimeoutError:
             raise Problem(
                 408,
@@ -159,10 +185,13 @@ def _bounded(receive: Receive, admission: Admission) -> Receive:
                 code="body_too_slow",
                 headers={"Connection": "close"},
             ) from None
-        received += len(message.get("body", b""))
-        whole = not message.get("more_body", False)
         if received > admission.most_bytes:
-            raise admission.too_large
+            raise Problem(
+                413,
+                f"The request body is larger than {admission.most_bytes:,} bytes, the limit here. "
+                "Nothing was sent.",
+                code="request_too_large",
+            )
         return message
 
     return bounded

@@ -4,6 +4,7 @@ One server object works over stdio and HTTP, for several clients at once. If cal
 keys, each message is handled with the key that came with it.
 """
 
+import asyncio
 import inspect
 import json
 import logging
@@ -14,18 +15,32 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import Annotated, Any, Final
+from itertools import dropwhile, islice
+from secrets import token_urlsafe
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import best_match
+from mcp import MCPError
 from mcp.server import MCPServer
 from mcp.server.caching import CacheHint
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ResourceError, ToolError
-from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
+from mcp.server.streamable_http import (
+    GET_STREAM_KEY,
+    EventCallback,
+    EventMessage,
+    EventStore,
+)
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.types import (
+    INVALID_PARAMS,
     CallToolResult,
+    JSONRPCError,
     JSONRPCMessage,
+    JSONRPCResponse,
     ListToolsResult,
     TextContent,
     Tool,
@@ -45,8 +60,12 @@ from knowledge_bot import (
 from knowledge_bot.adapters.retrieval import Answer
 from knowledge_bot.adapters.tools import tool_names
 from knowledge_bot.conversations import Said
-from knowledge_bot_gateway._service import Upstream
+from knowledge_bot_gateway._gate import bearer, caller_of
+from knowledge_bot_gateway._service import Upstream, told
 from knowledge_bot_gateway._sources import citations
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
 
 _log = logging.getLogger("knowledge_bot.gateway")
 
@@ -222,8 +241,9 @@ def _add_reading(server: MCPServer[None], upstream: Upstream, callers: "_Callers
         await ctx.report_progress(0, 1, "The question is on its way.")
         with _tool_errors():
             bot_id = await callers.bot_id(bot)
+            said = [Said("user", question)]
             reply = await upstream.ask(
-                callers.client, bot_id, [Said("user", question)], conversation_id
+                callers.client, bot_id, said, conversation_id, caller=callers.caller
             )
         await ctx.report_progress(1, 1, "The answer is here.")
         message = reply.message
@@ -276,8 +296,10 @@ def _add_reading(server: MCPServer[None], upstream: Upstream, callers: "_Callers
         """List the conversations that a bot has had, the newest first."""
         async with _requesting(upstream):
             bot_id = await callers.bot_id(bot)
-            found = await callers.client.list_conversations(bot_id)
-            newest = found[::-1][:limit]
+            client = callers.client
+            found = await client.list_conversations(bot_id)
+            newest = found[::-1][:_MOST_CONVERSATIONS]
+            newest = (await upstream.visible(client, newest, caller=callers.caller))[:limit]
             return ConversationList(conversations=_named(newest), more=len(found) - len(newest))
 
     @server.resource("knowledge-bot://bots", title="Bots", mime_type="application/json")
@@ -341,15 +363,17 @@ class _Callers:
 
     def __init__(self, upstream: Upstream) -> None:
         self._upstream = upstream
-        self._key: ContextVar[str] = ContextVar("key", default="")
+        self._request: ContextVar[Request | None] = ContextVar("request", default=None)
         self._bots: WeakKeyDictionary[AsyncClient, tuple[float, list[Bot]]] = WeakKeyDictionary()
 
     async def __call__(
         self, ctx: ServerRequestContext[Any, Any], call_next: CallNext
     ) -> HandlerResult:
         """Handle a message with the key that came with it."""
-        token = self._key.set(_bearer(ctx))
+        token = self._request.set(ctx.request)
         try:
+            if ctx.method == "prompts/get":  # there are none, and the library logs a traceback
+                raise MCPError(INVALID_PARAMS, "There are no prompts here.")
             if ctx.method == "tools/call":
                 return await self._call(ctx, call_next)
             result = await call_next(ctx)
@@ -365,7 +389,7 @@ class _Callers:
                 return listed.model_copy(update={"tools": tools})
             return result
         finally:
-            self._key.reset(token)
+            self._request.reset(token)
 
     @property
     def client(self) -> AsyncClient:
@@ -374,7 +398,14 @@ class _Callers:
         Raises:
             ConfigurationError: the message has no key, and neither has the gateway.
         """
-        return self._upstream.client(self._key.get())
+        request = self._request.get()
+        return self._upstream.client(None if request is None else bearer(request.headers))
+
+    @property
+    def caller(self) -> str:
+        """Whose the present message is; empty over stdio."""
+        request = self._request.get()
+        return "" if request is None else caller_of(request.scope)
 
     async def bots(self, *, fresh: bool = False) -> list[Bot]:
         """Return the bots, from the cache unless `fresh`.
@@ -424,21 +455,17 @@ class _Callers:
     ) -> HandlerResult:
         params = ctx.params or {}
         name, arguments = params.get("name"), params.get("arguments") or {}
-        is_a_bots = isinstance(name, str) and name.startswith(_ASK) and name != "ask_bot"
-        if is_a_bots and isinstance(arguments, Mapping):
+        tools = {tool.name: tool for tool in await self.server.list_tools()}
+        tool, bot = tools.get(str(name)), None
+        if tool is None and str(name).startswith(_ASK):
             bot = (await self._tools()).get(str(name))
-            if bot is not None:
-                given = {**arguments, "bot": bot.id}
-                ctx = replace(ctx, params={**params, "name": "ask_bot", "arguments": given})
-        called = (ctx.params or {}).get("name")
-        for tool in await self.server.list_tools():
-            if tool.name == called and isinstance(arguments, Mapping):
-                schema = tool.input_schema if called == name else _without_bot(tool.input_schema)
-                if problem := _misfit(schema, arguments):
-                    text = f"{name} {problem}. Nothing was done (delivery: not_delivered)."
-                    return CallToolResult(
-                        content=[TextContent(type="text", text=text)], is_error=True
-                    )
+            tool = None if bot is None else _tool_of(bot, str(name), tools["ask_bot"], None)
+        if tool is not None and (problem := _misfit(tool.input_schema, arguments)):
+            text = f"{name}: {problem}. Nothing was done (delivery: not_delivered)."
+            return CallToolResult(content=[TextContent(type="text", text=text)], is_error=True)
+        if bot is not None:
+            called = {"name": "ask_bot", "arguments": {**arguments, "bot": bot.id}}
+            ctx = replace(ctx, params={**params, **called})
         return await call_next(ctx)
 
     async def _offered(self, tools: Sequence[Tool]) -> list[Tool]:
@@ -464,33 +491,23 @@ def _url_of(passage: Passage) -> str:
     return passage.url or f"knowledge-bot://passages/{passage.id}"
 
 
-_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
-    "string": (str,),
-    "integer": (int,),
-    "array": (list,),
-    "null": (type(None),),
-}
-
-
-def _misfit(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> str:
-    """Return why arguments do not fit a tool, as the end of a sentence; empty if they do.
+def _misfit(schema: Mapping[str, Any], arguments: Any) -> str:
+    """Return why arguments do not fit a tool; empty if they do.
 
     The library ignores unknown arguments, such as a misspelt conversation_id, and speaks of its own
     insides where another one does not fit.
     """
-    known: Mapping[str, Any] = schema.get("properties", {})
-    takes = f"; it takes {', '.join(known) or 'none'}"
-    if unknown := sorted(set(arguments) - set(known)):
-        return f"has no argument {', '.join(repr(name[:50]) for name in unknown[:10])}{takes}"
-    if missing := [name for name in schema.get("required", ()) if name not in arguments]:
-        return f"needs the argument {', '.join(map(repr, missing))}{takes}"
-    for name, value in arguments.items():
-        wanted = [each.get("type") for each in known[name].get("anyOf", [known[name]])]
-        types = tuple(kind for each in wanted for kind in _TYPES.get(each, (object,)))
-        if not isinstance(value, types):
-            return f"takes {' or '.join(wanted)} as {name!r}, not {type(value).__name__}"
-    return ""
+    strict = Draft202012Validator({**schema, "additionalProperties": False})
+    error = best_match(strict.iter_errors(arguments))
+    if error is None:
+        return ""
+    place = "".join(f"{step}: " for step in error.path)
+    takes = ", ".join(schema.get("properties", {})) or "none"
+    return f"{place}{error.message[:_MOST_SAID]}; it takes the arguments {takes}"
 
+
+# Characters of what does not fit, which holds the value.
+_MOST_SAID: Final = 500
 
 _ASK: Final = "ask_"
 _SEARCHING: Final = ("search", "fetch")
@@ -515,36 +532,85 @@ def _tool_of(bot: Bot, name: str, general: Tool, described: str | None) -> Tool:
     )
 
 
-class Events(EventStore):
-    """The newest messages of streams, so that an answer can be fetched after a connection broke."""
+def sessions_of(server: MCPServer[None], most_bytes: int) -> StreamableHTTPSessionManager:
+    """Return what serves an MCP server over HTTP: sessions of those who began them.
 
-    def __init__(self) -> None:
-        self._events: OrderedDict[str, tuple[str, JSONRPCMessage | None]] = OrderedDict()
-        self._number = 0
+    Args:
+        server: the server.
+        most_bytes: the largest body of a request.
+    """
+    lowlevel = server._lowlevel_server  # noqa: SLF001 - its own way takes one store for all sessions
+    return _Sessions(app=lowlevel, max_request_body_size=most_bytes)
+
+
+_Kept: TypeAlias = OrderedDict[str, tuple["_Events", str, JSONRPCMessage | None]]
+
+
+class _Sessions(StreamableHTTPSessionManager):
+    """The sessions, each of which is given events of its own when it begins."""
+
+    @property
+    def event_store(self) -> EventStore | None:
+        """The events of a session that begins."""
+        return _Events(self._events)
+
+    @event_store.setter
+    def event_store(self, _: EventStore | None) -> None:
+        self._events: _Kept = OrderedDict()
+
+
+class _Events(EventStore):
+    """The messages of a session's streams, to be fetched after its connection broke.
+
+    Of all sessions the newest are kept.
+    """
+
+    def __init__(self, kept: _Kept) -> None:
+        self._kept = kept
+        self._more = asyncio.Event()
 
     async def store_event(self, stream_id: str, message: JSONRPCMessage | None) -> str:
         """Keep a message, and return its id."""
-        self._number += 1
-        self._events[identity := f"{self._number}-{stream_id}"] = stream_id, message
-        if len(self._events) > _MOST_EVENTS:
-            self._events.popitem(last=False)
+        self._kept[identity := token_urlsafe(12)] = self, stream_id, message
+        if len(self._kept) > _MOST_EVENTS:
+            self._kept.popitem(last=False)
+        self._more.set()
+        self._more = asyncio.Event()
         return identity
 
     async def replay_events_after(
         self, last_event_id: str, send_callback: EventCallback
     ) -> str | None:
-        """Send what came after a message of the same stream; return the stream, if it is known."""
-        known = self._events.get(last_event_id)
-        if known is None:
-            return None
-        later = iter(list(self._events.items()))
-        for identity, _ in later:
-            if identity == last_event_id:
-                break
-        for identity, (stream, message) in later:
-            if stream == known[0] and message is not None:
-                await send_callback(EventMessage(message, identity))
-        return known[0]
+        """Send what comes after a message of the same stream, up to the response that ends it.
+
+        Returns:
+            The stream, if it has no end; its further messages are the caller's to send.
+        """
+        session, stream, _ = self._kept.get(last_event_id, (None, "", None))
+        while session is self:
+            more = self._more
+            for identity, message in self._after(last_event_id, stream):
+                last_event_id = identity
+                if message is not None:
+                    await send_callback(EventMessage(message, identity))
+                if isinstance(message, JSONRPCResponse | JSONRPCError):
+                    return None
+            if stream == GET_STREAM_KEY:
+                return stream
+            await more.wait()
+        return None
+
+    def _after(self, event_id: str, stream: str) -> list[tuple[str, JSONRPCMessage | None]]:
+        later = dropwhile(lambda one: one[0] != event_id, self._kept.items())
+        return [
+            (identity, message)
+            for identity, (session, of, message) in islice(later, 1, None)
+            if session is self and of == stream
+        ]
+
+
+# Codes of what is not there, for which there is a tool that lists what is.
+_LISTED: Final = re.compile("unknown_(bot|collection|conversation)")
 
 
 @contextmanager
@@ -553,9 +619,9 @@ def _tool_errors(kind: type[ToolError] | type[ResourceError] = ToolError) -> Ite
     try:
         yield
     except KnowledgeBotError as error:
-        # A model cannot run the command that is advised, but there is a tool that does the same.
-        text = re.sub(r"`kbot (bots|collections|conversations)( BOT)?`", r"`list_\1`", str(error))
-        passing = str(error.may_pass).lower()
+        text, passing = told(error), str(error.may_pass).lower()
+        if listed := _LISTED.fullmatch(getattr(error, "code", None) or ""):
+            text += f" `list_{listed[1]}s` lists them"
         raise kind(f"{text} (delivery: {error.delivery}; may_pass: {passing})") from None
     except BaseException as cancelled:
         # A cancelled request gets no answer. The client's note says what was in flight.
@@ -571,15 +637,6 @@ async def _requesting(
     with _tool_errors(kind):
         async with upstream.limits():
             yield
-
-
-def _bearer(ctx: ServerRequestContext[Any, Any]) -> str:
-    headers = getattr(ctx.request, "headers", None)
-    if headers is None:  # stdio
-        return ""
-    from knowledge_bot_gateway._gate import bearer
-
-    return bearer(headers)
 
 
 def _named(found: Sequence[Bot | Collection | Conversation]) -> list[Named]:

@@ -1,20 +1,25 @@
 """What both of OpenAI's APIs share: texts, conversations, events."""
 
+import asyncio
 import base64
 import binascii
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+import math
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import Any, Final, Protocol, TypeAlias
 
 from fastapi import Request, Response
-from pydantic import BaseModel, ConfigDict, Field
+from fastapi.responses import JSONResponse, StreamingResponse
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from knowledge_bot import APIError, Bot, ConfigurationError, KnowledgeBotError
 from knowledge_bot.conversations import ROLES, ForkError, OnFork, Reply, Said, placeholder
 from knowledge_bot.transcripts import Role
-from knowledge_bot_gateway._gate import bearer
+from knowledge_bot_gateway._gate import bearer, caller_of
 from knowledge_bot_gateway._problems import (
     ErrorEnvelope,
+    Problem,
+    fault,
     invalid,
     no_such_model,
     problem_of,
@@ -45,6 +50,14 @@ class BotRequest(BaseModel):
     )
     tools: list[Any] | None = None
     tool_choice: Any = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _encodable(cls, given: Any) -> Any:
+        try:
+            return encodable(given)
+        except RecursionError:
+            raise ValueError("is nested too deeply") from None
 
     @property
     def named(self) -> str | None:
@@ -166,7 +179,8 @@ async def ask(
     """
     try:
         client = upstream.client(bearer(request.headers))
-        return await upstream.ask(client, body.model, messages, named, on_fork)
+        caller = caller_of(request.scope)
+        return await upstream.ask(client, body.model, messages, named, on_fork, caller=caller)
     except ForkError:
         raise
     except KnowledgeBotError as error:
@@ -217,16 +231,93 @@ def decoded(text: str) -> list[str]:
         return []
 
 
-def event_stream(events: Iterable[tuple[str | None, Mapping[str, Any]]], end: str) -> Response:
-    """Return all server-sent events in one response, since the answer is complete."""
-    pieces = [
+def encodable(value: Any) -> Any:
+    """Return a value of JSON as any reader takes it: no half of an emoji, and no infinite number.
+
+    What is echoed is made so before anything is sent, so that no answer is lost over it.
+    """
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, dict):
+        return {encodable(key): encodable(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [encodable(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+Event: TypeAlias = tuple[str | None, Mapping[str, Any]]
+"""A server-sent event: its name, if it has one, and its data."""
+
+
+class Answered(Protocol):
+    """An answer in a format of OpenAI's."""
+
+    def whole(self) -> dict[str, Any]:
+        """Return it as one object."""
+
+    def events(self) -> Iterable[Event]:
+        """Return it as a stream."""
+
+
+async def respond(
+    request: Request,
+    body: BotRequest,
+    asking: Coroutine[Any, Any, Answered],
+    *,
+    patience: float,
+    failed: Callable[[Problem], Event],
+    end: str = "",
+) -> Response:
+    """Return an answer, whole or as a stream.
+
+    A stream begins before its answer is there if that takes long, and comments keep it open, so
+    that no proxy takes it for idle. An error after its beginning is an event of it.
+
+    Args:
+        request: the request.
+        body: what it holds.
+        asking: gives the answer.
+        patience: after how many seconds the stream begins.
+        failed: returns the event of an error.
+        end: what ends the stream.
+
+    Raises:
+        Problem: the request failed, and no stream had begun.
+    """
+    if not body.stream:
+        return JSONResponse((await asking).whole())
+    task = asyncio.create_task(asking)
+    await asyncio.wait({task}, timeout=patience)
+    if task.done():
+        task.result()  # an error has its status still
+
+    async def pieces() -> AsyncIterator[str]:
+        while not task.done():
+            yield ": the bot is at work\n\n"
+            await asyncio.wait({task}, timeout=_BETWEEN_COMMENTS)
+        try:
+            yield event_text(task.result().events())
+        except Exception as error:  # noqa: BLE001 - the stream has begun, whatever it is
+            problem = error if isinstance(error, Problem) else fault(request.scope, error)
+            request.state.status = problem.status_code
+            yield event_text([failed(problem)])
+        yield end
+
+    return StreamingResponse(pieces(), media_type=EVENTS, headers=UNBUFFERED)
+
+
+EVENTS: Final = "text/event-stream"
+UNBUFFERED: Final = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+
+# Seconds. Proxies end a connection that is idle for 30 to 100.
+_BETWEEN_COMMENTS: Final = 10.0
+
+
+def event_text(events: Iterable[Event]) -> str:
+    """Return server-sent events as a text."""
+    return "".join(
         f"event: {name}\ndata: {_json(data)}\n\n" if name else f"data: {_json(data)}\n\n"
         for name, data in events
-    ]
-    return Response(
-        "".join([*pieces, end]),
-        media_type="text/event-stream",
-        headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"},
     )
 
 

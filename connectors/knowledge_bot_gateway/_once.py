@@ -2,34 +2,41 @@
 
 Clients repeat a request after a timeout of their own or a lost connection, most of them unasked,
 and nothing marks a repetition but that it is the same, byte for byte. So a request that equals one
-in flight gets its answer, and an answer that nobody fetched is kept for the next equal request. One
-that was sent may be lost on its way all the same: OpenAI's clients say when they ask again, and get
-it once more. A tool of MCP that is called is such a request too, and its body has the call's id.
+of the same caller's in flight gets its answer, and an answer that nobody fetched is kept for the
+next equal request. One that was sent may be lost on its way all the same: OpenAI's clients say when
+they ask again, and get it once more.
+
+A tool of MCP that is called is such a request too. In a session its id is used once, so an equal
+call says that it is a repetition; without one all clients count alike, and only a call in flight is
+joined.
 """
 
 import asyncio
 import json
+from collections.abc import Callable
 from contextlib import suppress
 from hashlib import blake2b
-from typing import Final
+from typing import Any, Final
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from knowledge_bot_gateway._gate import bearer
-from knowledge_bot_gateway._problems import UNKNOWN_OUTCOME, Problem
+from knowledge_bot_gateway._gate import caller_of
+from knowledge_bot_gateway._memory import Memory
+from knowledge_bot_gateway._problems import UNKNOWN_OUTCOME, Problem, fault
 
 # How often OpenAI's clients have asked the same before.
 _REPEATED: Final = "x-stainless-retry-count"
+_SESSION: Final = "mcp-session-id"
 
-# Seconds for which an answer is kept. Clients that ask again do so at once.
-_KEPT: Final = 300.0
+# How many answers are kept, and for how many seconds. Clients that ask again do so at once.
 _MOST_KEPT: Final = 1000
+_KEPT: Final = 300.0
 
 _PATHS: Final = ("/v1/chat/completions", "/v1/responses", "/mcp")
 
 
-class _InFlight:
+class _Exchange:
     """A request, and its answer as far as it is there.
 
     Attributes:
@@ -37,28 +44,39 @@ class _InFlight:
         more: done, and made anew, when there is another message, or the end.
         ended: whether there are no more.
         fetched: whether all of it was sent to somebody.
-        expiry: forgets it later.
+        state: what the application says of it (`request.state`).
     """
 
-    def __init__(self) -> None:
+    def __init__(self, on_end: Callable[["_Exchange"], None]) -> None:
         self.messages: list[Message] = []
         self.more = asyncio.get_running_loop().create_future()
         self.ended = self.fetched = False
-        self.expiry: asyncio.TimerHandle | None = None
+        self.state: dict[str, Any] = {}
+        self._on_end = on_end
 
     async def add(self, message: Message) -> None:
-        """Add a message to the answer."""
+        """Add a message to the answer; the last one of the body ends it."""
         self.messages.append(message)
-        self.tell()
+        if message["type"] == "http.response.body" and not message.get("more_body", False):
+            self.end()
+        self._tell()
 
-    def tell(self) -> None:
-        """Wake those who wait for more."""
+    def end(self) -> None:
+        """End the answer, unless it has ended."""
+        if not self.ended:
+            self.ended = True
+            self._on_end(self)
+            self._tell()
+
+    def _tell(self) -> None:
         self.more.set_result(None)
         self.more = asyncio.get_running_loop().create_future()
 
     @property
     def status(self) -> int:
-        return next((int(one["status"]) for one in self.messages if "status" in one), 0)
+        """The status; in a stream that has begun already, the one that an error would have had."""
+        begun = (int(one["status"]) for one in self.messages if "status" in one)
+        return int(self.state.get("status") or next(begun, 0))
 
 
 class Once:
@@ -66,7 +84,8 @@ class Once:
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._exchanges: dict[bytes, _InFlight] = {}
+        self._in_flight: dict[tuple[str, bytes], _Exchange] = {}
+        self._answered: Memory[_Exchange] = Memory(_MOST_KEPT, _KEPT)
         self._tasks = set[asyncio.Task[None]]()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -84,46 +103,50 @@ class Once:
         if scope["path"] == "/mcp" and not _is_call(body):
             await self._app(scope, _replaying(body, receive), send)
             return
-        key = _digest(scope, body)
-        exchange = self._exchanges.get(key)
-        is_repeated = Headers(scope=scope).get(_REPEATED, "0") != "0"
-        if exchange is None or (exchange.fetched and not is_repeated):
-            self._forget(key)
-            exchange = self._exchanges[key] = _InFlight()
-            # It handles the request whether or not somebody waits.
-            self._tasks.add(task := asyncio.create_task(self._handle(key, exchange, scope, body)))
-            task.add_done_callback(self._tasks.discard)
+        exchange = self._exchange(scope, body)
         gone = asyncio.create_task(_gone(receive))
         try:
             await _relay(exchange, send, gone)
-            if exchange.status != UNKNOWN_OUTCOME and not gone.done():
-                exchange.fetched = True
+            exchange.fetched |= not gone.done()
         finally:
             gone.cancel()
             with suppress(asyncio.CancelledError):
                 await gone
 
-    async def _handle(self, key: bytes, exchange: _InFlight, scope: Scope, body: bytes) -> None:
-        with suppress(Exception):  # it has been answered and logged
-            await self._app(scope, _replaying(body), exchange.add)
-        exchange.ended = True
-        exchange.tell()
-        if exchange.status in (200, UNKNOWN_OUTCOME):
-            loop = asyncio.get_running_loop()
-            exchange.expiry = loop.call_later(_KEPT, self._forget, key)
-        else:  # nothing was asked
-            self._forget(key)
-        if len(self._exchanges) > _MOST_KEPT:
-            ended = (known for known, one in self._exchanges.items() if one.ended)
-            self._forget(next(ended, b""))
+    def _exchange(self, scope: Scope, body: bytes) -> _Exchange:
+        """Return the exchange of an equal request, or a new one."""
+        headers, whose = Headers(scope=scope), caller_of(scope)
+        session = headers.get(_SESSION, "")
+        key = _digest(scope["path"], headers.get("content-type", ""), session, body)
+        is_repeated = bool(session) or headers.get(_REPEATED, "0") != "0"
+        found = self._in_flight.get((whose, key)) or self._answered.find(whose, key)
+        if found and (is_repeated or not found.fetched or found.status == UNKNOWN_OUTCOME):
+            return found
 
-    def _forget(self, key: bytes) -> None:
-        exchange = self._exchanges.pop(key, None)
-        if exchange is not None and exchange.expiry is not None:
-            exchange.expiry.cancel()  # or it would keep the answer
+        def end(exchange: _Exchange) -> None:
+            del self._in_flight[whose, key]
+            was_asked = exchange.status in (200, UNKNOWN_OUTCOME)
+            if was_asked and (session or scope["path"] != "/mcp"):
+                self._answered.keep(whose, key, exchange)
+
+        exchange = self._in_flight[whose, key] = _Exchange(end)
+        # It handles the request whether or not somebody waits.
+        self._tasks.add(task := asyncio.create_task(self._handle(exchange, scope, body)))
+        task.add_done_callback(self._tasks.discard)
+        return exchange
+
+    async def _handle(self, exchange: _Exchange, scope: Scope, body: bytes) -> None:
+        scope, receive = {**scope, "state": exchange.state}, _replaying(body)
+        try:
+            await self._app(scope, receive, exchange.add)
+        except Exception as error:  # noqa: BLE001 - the client must not ask again, whatever it is
+            if not exchange.messages:
+                await fault(scope, error).response(scope, receive, exchange.add)
+        finally:
+            exchange.end()
 
 
-async def _relay(exchange: _InFlight, send: Send, gone: "asyncio.Task[None]") -> None:
+async def _relay(exchange: _Exchange, send: Send, gone: "asyncio.Task[None]") -> None:
     """Send an answer as it comes, until its end or until the client has gone."""
     sent = 0
     while not gone.done():
@@ -145,11 +168,9 @@ def _is_call(body: bytes) -> bool:
     return isinstance(message, dict) and message.get("method") == "tools/call"
 
 
-def _digest(scope: Scope, body: bytes) -> bytes:
-    headers = Headers(scope=scope)
-    named = (headers.get(name, "") for name in ("content-type", "mcp-session-id"))
-    parts = "\n".join((bearer(headers), scope["path"], *named))
-    return blake2b(parts.encode() + b"\n" + body, digest_size=32).digest()
+def _digest(*parts: str | bytes) -> bytes:
+    joined = b"\n".join(one.encode() if isinstance(one, str) else one for one in parts)
+    return blake2b(joined, digest_size=32).digest()
 
 
 def _replaying(body: bytes, receive: Receive | None = None) -> Receive:

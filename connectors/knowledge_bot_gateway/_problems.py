@@ -18,6 +18,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
+from starlette.types import Scope
 
 from knowledge_bot import (
     APIError,
@@ -26,7 +27,7 @@ from knowledge_bot import (
     KnowledgeBotError,
 )
 from knowledge_bot.conversations import HeadsError
-from knowledge_bot_gateway._service import BusyError
+from knowledge_bot_gateway._service import BusyError, told
 
 _log = logging.getLogger("knowledge_bot.gateway")
 
@@ -116,7 +117,22 @@ def problem_of(error: KnowledgeBotError, *, own_key: bool) -> Problem:
         seconds = getattr(error, "retry_after", None) or _RETRY_AFTER
         headers["Retry-After"] = str(math.ceil(seconds))
     return Problem(
-        status, str(error), type=kind, code=code, delivery=error.delivery, headers=headers
+        status, told(error), type=kind, code=code, delivery=error.delivery, headers=headers
+    )
+
+
+def fault(scope: Scope, error: Exception) -> Problem:
+    """Return the response where the gateway itself failed; the log says why."""
+    _log.error("%s %s: %s", scope["method"], scope["path"], type(error).__name__, exc_info=error)
+    return Problem(
+        UNKNOWN_OUTCOME,
+        "The gateway failed while it handled the request, and the service may have received it. "
+        "The gateway's log names the error; look before you send it again.",
+        type="server_error",
+        code="outcome_unknown",
+        delivery=Delivery.UNKNOWN,
+        # Starlette may raise the error again after this answer, and uvicorn ends the connection.
+        headers={"x-should-retry": "false", "Connection": "close"},
     )
 
 
@@ -124,14 +140,16 @@ def _status_type_and_code(error: KnowledgeBotError, *, own_key: bool) -> tuple[i
     """Return the status, the type and the code of an error."""
     if error.delivery is Delivery.UNKNOWN:
         return UNKNOWN_OUTCOME, "server_error", "outcome_unknown"
+    if getattr(error, "argument", None) == "conversation_id":
+        return 404, INVALID, "conversation_not_found"
     if isinstance(error, APIError):
         if error.status_code in (401, 403) and own_key:
             return 502, "server_error", "gateway_key_refused"
         kind, code = _OF_STATUS.get(error.status_code, (INVALID, error.code or "refused"))
         return error.status_code, kind, code
-    for kept, told in _NOTHING_SENT.items():
-        if isinstance(error, kept):
-            return told
+    for kind_of, answer in _NOTHING_SENT.items():
+        if isinstance(error, kind_of):
+            return answer
     return 503 if error.may_pass else 502, "server_error", "service_unreachable"
 
 
@@ -184,17 +202,7 @@ async def _of_validation(request: Request, error: Exception) -> JSONResponse:
 
 
 async def _of_fault(request: Request, error: Exception) -> JSONResponse:
-    _log.error("%s %s: %s", request.method, request.url.path, type(error).__name__)
-    return Problem(
-        UNKNOWN_OUTCOME,
-        "The gateway failed while it handled the request, and the service may have received it. "
-        "The gateway's log names the error; look before you send it again.",
-        type="server_error",
-        code="outcome_unknown",
-        delivery=Delivery.UNKNOWN,
-        # Starlette raises the error again after this answer, and uvicorn ends the connection.
-        headers={"x-should-retry": "false", "Connection": "close"},
-    ).response
+    return fault(request.scope, error).response
 
 
 # Errors that FastAPI and Starlette raise.

@@ -1,15 +1,17 @@
 """`/v1/responses`: an input, and optionally the response before it.
 
 The id of a response contains its conversation and message, so `previous_response_id` needs no
-storage. It also contains a digest of the instructions, which are sent once per conversation. The
-newest responses are kept for a while, to be fetched after a lost connection, and to be continued
-twice: the service cannot go back, so the second time the turns are sent to a new conversation.
+storage. It also contains a digest of the instructions, which are sent once per conversation, and
+one that only the key that asked can make, so that it is nobody else's to continue. The newest
+responses are kept for a while, to be fetched after a lost connection, and to be continued twice:
+the service cannot go back, so the second time the turns are sent to a new conversation.
 """
 
+import math
 import time
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
 from fastapi import APIRouter, Request, Response
@@ -18,16 +20,20 @@ from pydantic import Field
 
 from knowledge_bot import Message
 from knowledge_bot.conversations import ForkError, OnFork, Place, Said
-from knowledge_bot_gateway._gate import bearer
+from knowledge_bot_gateway._gate import caller_of
+from knowledge_bot_gateway._memory import Memory
 from knowledge_bot_gateway._messages import (
     ERRORS,
+    EVENTS,
     NO_TOOLS,
+    UNBUFFERED,
     BotRequest,
     ask,
     decoded,
     encoded,
-    event_stream,
+    event_text,
     last_of_the_user,
+    respond,
     role_of,
     text_of,
 )
@@ -76,42 +82,16 @@ class ResponseRequest(BotRequest):
     store: bool | None = Field(None, description="False: the response cannot be fetched.")
 
 
-@dataclass(frozen=True, slots=True)
-class _Previous:
-    """The content of a response's id."""
-
-    conversation_id: str
-    message_id: str
-    instructions: str
-
-    @classmethod
-    def of(cls, response_id: str) -> "_Previous":
-        parts = decoded(response_id.removeprefix(_PREFIX))
-        if not response_id.startswith(_PREFIX) or len(parts) != 3 or not all(parts[:2]):
-            raise _not_found(
-                "previous_response_id: this is not the id of a response of this gateway."
-            )
-        return cls(*parts)
-
-
 def router(upstream: Upstream) -> APIRouter:
     """Return the endpoints for a service."""
     routes = APIRouter()
-    kept: OrderedDict[tuple[str, str], _Kept] = OrderedDict()
+    kept: Memory[_Answered] = Memory(_MOST_KEPT, math.inf)
 
-    @routes.post("/v1/responses", responses=ERRORS)
-    async def create_response(body: ResponseRequest, request: Request) -> Response:
-        """Ask a bot, after a previous response or in a new conversation.
-
-        `temperature`, `max_output_tokens` and other settings of language models have no effect.
-        `usage` is always zero, since the service counts no tokens.
-        """
-        began = int(time.time())
-        body.refuse_others(_REFUSED)
-        _refuse_formats(body)
-        named, previous, before = body.named, _previous(body), None
+    async def asking(body: ResponseRequest, request: Request) -> _Answered:
+        began, whose = int(time.time()), caller_of(request.scope)
+        named, previous, before = body.named, _previous(body, whose), None
         if previous is not None:
-            before = kept.get((bearer(request.headers), body.previous_response_id or ""))
+            before = kept.find(whose, body.previous_response_id)
         messages = _messages(body, previous)
         turns = [*before.turns, *messages[1:]] if before else messages.copy()
         try:
@@ -124,19 +104,25 @@ def router(upstream: Upstream) -> APIRouter:
                     "here, and the service cannot go back. Send all messages as input, without it."
                 ) from None
             reply = await ask(upstream, request, body, turns)
-        answered = _Answered(body, reply.message, began)
+        turns.append(Said("assistant", reply.message.answer))
+        answered = _Answered(body, reply.message, began, whose, turns)
         is_known = previous is None or before is not None
         characters = sum(len(one.text) for one in turns)
         if body.store is not False and is_known and characters <= _MOST_CHARACTERS:
-            turns.append(Said("assistant", reply.message.answer))
-            kept[bearer(request.headers), answered.id] = _Kept(answered, turns)
-            if len(kept) > _MOST_KEPT:
-                kept.popitem(last=False)
-        return (
-            event_stream(answered.events(), "")
-            if body.stream
-            else JSONResponse(answered.response())
-        )
+            kept.keep(whose, answered.id, answered)
+        return answered
+
+    @routes.post("/v1/responses", responses=ERRORS)
+    async def create_response(body: ResponseRequest, request: Request) -> Response:
+        """Ask a bot, after a previous response or in a new conversation.
+
+        `temperature`, `max_output_tokens` and other settings of language models have no effect.
+        `usage` is always zero, since the service counts no tokens.
+        """
+        body.refuse_others(_REFUSED)
+        _refuse_formats(body)
+        answer = asking(body, request)
+        return await respond(request, body, answer, patience=upstream.patience, failed=_failed)
 
     # With the prefix, so that a POST to other paths below is told that there is nothing.
     @routes.get("/v1/responses/resp_{id}", responses=ERRORS)
@@ -150,7 +136,7 @@ def router(upstream: Upstream) -> APIRouter:
 
         With `stream`, its events come again, those after the number `starting_after`.
         """
-        found = kept.get((bearer(request.headers), f"{_PREFIX}{id}"))
+        found = kept.find(caller_of(request.scope), f"{_PREFIX}{id}")
         if found is None:
             raise Problem(
                 404,
@@ -159,22 +145,32 @@ def router(upstream: Upstream) -> APIRouter:
                 code="response_not_found",
             )
         if not stream:
-            return JSONResponse(found.answered.response())
-        events = found.answered.events()
-        later = (each for each in events if each[1]["sequence_number"] > starting_after)
-        return event_stream(later, "")
+            return JSONResponse(found.whole())
+        later = (each for each in found.events() if each[1]["sequence_number"] > starting_after)
+        return Response(event_text(later), media_type=EVENTS, headers=UNBUFFERED)
 
     return routes
 
 
-class _Kept(NamedTuple):
-    """A response, and all turns up to it."""
-
-    answered: "_Answered"
-    turns: list[Said]
+def _failed(problem: Problem) -> tuple[str, dict[str, Any]]:
+    told = problem.body.model_dump(mode="json")
+    return "error", {**told, "type": "error", "sequence_number": 0, "error": told}
 
 
-def _previous(body: ResponseRequest) -> _Previous | None:
+class _Previous(NamedTuple):
+    """The content of a response's id."""
+
+    conversation_id: str
+    message_id: str
+    instructions: str
+
+    def id(self, whose: str) -> str:
+        """Return the id, which nobody but its caller can continue or guess."""
+        signed = blake2b("/".join(self).encode(), key=whose.encode(), digest_size=12)
+        return f"{_PREFIX}{encoded(*self, signed.hexdigest())}"
+
+
+def _previous(body: ResponseRequest, whose: str) -> _Previous | None:
     if body.previous_response_id is None:
         return None
     if body.named is not None:
@@ -182,13 +178,17 @@ def _previous(body: ResponseRequest) -> _Previous | None:
             "previous_response_id and conversation exclude each other. Nothing was sent.",
             "previous_response_id",
         )
-    return _Previous.of(body.previous_response_id)
+    *parts, _ = decoded(body.previous_response_id.removeprefix(_PREFIX)) or [""]
+    previous = _Previous(*parts) if len(parts) == 3 and all(parts[:2]) else None
+    if previous is None or previous.id(whose) != body.previous_response_id:
+        raise _not_found("previous_response_id: this is not the id of a response to this key.")
+    return previous
 
 
 def _not_found(message: str) -> Problem:
     # Clients that know this code then send the whole list.
     return Problem(
-        400,
+        404,
         f"{message} Nothing was sent.",
         param="previous_response_id",
         code="previous_response_not_found",
@@ -243,19 +243,24 @@ class _Answered:
         body: the request.
         message: the answer.
         began: when the request came, in Unix seconds.
+        whose: whose it is.
+        turns: all turns up to it, as far as they are known.
     """
 
     body: ResponseRequest
     message: Message
     began: int
+    whose: str
+    turns: list[Said]
 
     @property
     def id(self) -> str:
         """The response's id."""
-        parts = (self.message.conversation_id, self.message.id, _digest(self.body))
-        return f"{_PREFIX}{encoded(*parts)}"
+        message = self.message
+        parts = _Previous(message.conversation_id, message.id, _digest(self.body))
+        return parts.id(self.whose)
 
-    def response(self, status: str = "completed") -> dict[str, Any]:
+    def whole(self, status: str = "completed") -> dict[str, Any]:
         """Return the response object with a status."""
         body, message, done = self.body, self.message, status == "completed"
         return {
@@ -303,8 +308,8 @@ class _Answered:
         item = {"item_id": self.message.id, "output_index": 0, "content_index": 0}
         part, text = self._part(), self.message.answer
         empty = {**part, "text": "", "annotations": []}
-        yield "response.created", {"response": self.response("in_progress")}
-        yield "response.in_progress", {"response": self.response("in_progress")}
+        yield "response.created", {"response": self.whole("in_progress")}
+        yield "response.in_progress", {"response": self.whole("in_progress")}
         begun = {**self._item("in_progress"), "content": []}
         yield "response.output_item.added", {"output_index": 0, "item": begun}
         yield "response.content_part.added", {**item, "part": empty}
@@ -315,7 +320,7 @@ class _Answered:
         yield "response.output_text.done", {**item, "text": text, "logprobs": []}
         yield "response.content_part.done", {**item, "part": part}
         yield "response.output_item.done", {"output_index": 0, "item": self._item("completed")}
-        yield "response.completed", {"response": self.response()}
+        yield "response.completed", {"response": self.whole()}
 
     def _item(self, status: str) -> dict[str, Any]:
         return {

@@ -1,6 +1,7 @@
 """The service behind the gateway: keys, clients and limits of its callers."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
@@ -8,9 +9,11 @@ from typing import Final
 from pydantic import SecretStr
 
 from knowledge_bot import (
+    APIError,
     AsyncClient,
     Bot,
     ConfigurationError,
+    Conversation,
     Delivery,
     KnowledgeBotError,
     RequestTimeoutError,
@@ -18,6 +21,8 @@ from knowledge_bot import (
 from knowledge_bot.adapters import check_number
 from knowledge_bot.adapters.settings import allow_connections, async_twin, shared_client
 from knowledge_bot.conversations import Conversations, Heads, OnFork, Reply, Said
+
+_log = logging.getLogger("knowledge_bot.gateway")
 
 # Includes the client's retries and their waits.
 _SECONDS: Final = 180.0
@@ -47,6 +52,7 @@ class Upstream:
         seconds: how long a request may take altogether, including retries.
         parallel: how many requests to the service may be in flight; more are refused.
         descriptions: what the bots are for, by their ids or names, for whoever chooses one.
+        patience: after how many seconds a stream begins though its answer is not there.
 
     Raises:
         ConfigurationError: a value cannot be used.
@@ -62,10 +68,11 @@ class Upstream:
         seconds: float = _SECONDS,
         parallel: int = 256,
         descriptions: Mapping[str, str] | None = None,
+        patience: float = 1.0,
     ) -> None:
         check_number("seconds", seconds, 0)
         check_number("parallel", parallel, 1, whole=True)
-        self.base_url, self._timeout = base_url, timeout
+        self.base_url, self.patience, self._timeout = base_url, patience, timeout
         self._seconds, self._parallel = seconds, parallel
         self._descriptions = {name.casefold(): text for name, text in (descriptions or {}).items()}
         self._own = None
@@ -112,8 +119,10 @@ class Upstream:
         messages: Sequence[Said],
         conversation_id: str | None = None,
         on_fork: OnFork = "new",
+        *,
+        caller: str,
     ) -> Reply:
-        """Ask a bot, within the limits; as `Conversations.aask`.
+        """Ask a bot for a caller, within the limits; as `Conversations.aask`.
 
         Raises:
             ForkError: the list is a fork, and `on_fork` is "error"; nothing was sent.
@@ -121,10 +130,27 @@ class Upstream:
             KnowledgeBotError: as `aask`.
         """
         async with self.limits():
-            conversations = Conversations(self._heads, on_fork=on_fork, recognise=True)
-            return await conversations.aask(
+            return await self._conversations(caller, on_fork).aask(
                 client, bot_id, messages, conversation_id=conversation_id
             )
+
+    async def visible(
+        self, client: AsyncClient, conversations: Sequence[Conversation], *, caller: str
+    ) -> list[Conversation]:
+        """Return those of some conversations that are not known to be other callers'.
+
+        Raises:
+            HeadsError: shared heads cannot be read.
+        """
+        known, service = self._conversations(caller), client.base_url
+
+        def visible() -> list[Conversation]:
+            return [one for one in conversations if not known.is_anothers(service, one.id)]
+
+        return await self._heads.off_the_loop(visible)
+
+    def _conversations(self, caller: str, on_fork: OnFork = "new") -> Conversations:
+        return Conversations(self._heads, on_fork=on_fork, recognise=caller)
 
     @asynccontextmanager
     async def limits(self) -> AsyncIterator[None]:
@@ -149,6 +175,30 @@ class Upstream:
         """Close the client of the gateway's own key."""
         if self._own is not None:
             await self._own.aclose()
+
+
+def told(error: KnowledgeBotError) -> str:
+    """Return an error as a caller may read it; what it says of the inside is in the log."""
+    if isinstance(error, BusyError) or getattr(error, "argument", None):
+        return str(error)
+    _log.log(logging.WARNING if error.may_pass else logging.INFO, "%s", error)
+    if isinstance(error, APIError):
+        code = f" [{error.code}]" if error.code else ""
+        said = f": {error.message.rstrip('.')}" if error.message else ""
+        return f"The service answered {error.status_code}{code}{said}. {_OUTCOMES[error.delivery]}."
+    return f"The service {_FAILURES[error.delivery]}. {_OUTCOMES[error.delivery]}."
+
+
+_FAILURES: Final[Mapping[Delivery, str]] = {
+    Delivery.NOT_DELIVERED: "cannot be reached, or cannot do this",
+    Delivery.REFUSED: "refused the request",
+    Delivery.UNKNOWN: "gave no answer in time, or none that can be read",
+}
+_OUTCOMES: Final[Mapping[Delivery, str]] = {
+    Delivery.NOT_DELIVERED: "Nothing was sent",
+    Delivery.REFUSED: "It did not act on the request",
+    Delivery.UNKNOWN: "It may have acted on the request, so look there before you send it again",
+}
 
 
 def _too_slow(error: TimeoutError, seconds: float) -> RequestTimeoutError:

@@ -32,7 +32,7 @@ def citations(message: Message) -> list[Citation]:
     answer = Answer.of(message)
     listed = (message.model_extra or {}).get("sources")
     known = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
-    of_name = {one.get("name"): one for one in known}
+    of_name = {one["name"]: one for one in known if isinstance(one.get("name"), str)}
     return [_citation(name, of_name.get(name, {}), answer) for name in answer.source_names]
 
 

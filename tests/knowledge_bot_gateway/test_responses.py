@@ -46,7 +46,7 @@ def test_an_id_whose_conversation_has_gone_on_elsewhere_is_refused(start, servic
     one, other = (openai_of(start()) for _ in range(2))
     first = one.responses.create(model=BOT, input="Who opens?")
     other.responses.create(model=BOT, input="And on Sunday?", previous_response_id=first.id)
-    with pytest.raises(openai.BadRequestError) as failure:
+    with pytest.raises(openai.NotFoundError) as failure:
         other.responses.create(model=BOT, input="And on Monday?", previous_response_id=first.id)
     assert failure.value.code == "previous_response_not_found"
     assert len(asked(service)) == 2
@@ -81,7 +81,7 @@ def test_a_number_that_is_none_is_named(http):
 
 @pytest.mark.parametrize("response_id", ["resp_", "resp_!!", "resp_YQ", "x", "resp_Ly8v"])
 def test_an_id_from_elsewhere_is_refused(client, service, response_id):
-    with pytest.raises(openai.BadRequestError) as failure:
+    with pytest.raises(openai.NotFoundError) as failure:
         client.responses.create(model=BOT, input="More?", previous_response_id=response_id)
     assert failure.value.code == "previous_response_not_found"
     assert asked(service) == []
