@@ -13,7 +13,7 @@ def insert_entries(
     entries: Iterable[IndexEntry],
 ) -> None:
     """Write passages of a source and their index rows, in the caller's transaction."""
-    scope = " ".join(map(scope_token, collections))
+    scope = _scope(collections)
     added = 0
     for added, entry in enumerate(entries, start=1):  # noqa: B007 - counted, and used below
         passage = connection.execute(
@@ -41,6 +41,15 @@ def delete_entries(connection: sqlite3.Connection, source: int, limit: int) -> i
     return len(rows)
 
 
+def move_entries(connection: sqlite3.Connection, source: int, collections: Iterable[int]) -> None:
+    """Let the passages of a source be found in other collections, in the caller's transaction."""
+    connection.execute(
+        "UPDATE passage_index SET scope = ?"
+        " WHERE rowid IN (SELECT id FROM passage WHERE source = ?)",
+        (_scope(collections), source),
+    )
+
+
 def merge_index(connection: sqlite3.Connection, pages: int, *, begin: bool) -> bool:
     """Merge a part of the index, in the caller's transaction; returns whether there is more to do.
 
@@ -57,6 +66,10 @@ def merge_index(connection: sqlite3.Connection, pages: int, *, begin: bool) -> b
     )
     # A change of one row is the note that nothing was left to do.
     return connection.total_changes - before > 1
+
+
+def _scope(collections: Iterable[int]) -> str:
+    return " ".join(map(scope_token, collections))
 
 
 def scope_token(collection: int) -> str:

@@ -7,7 +7,7 @@ from typing import Final
 
 from knowledge_bot_service.config.folder import FolderError
 
-VERSION: Final = 6
+VERSION: Final = 7
 """The version of the tables, and of the analysis of what is in them (`PRAGMA user_version`).
 
 Terms are stored as the analyser made them, so that a change of the analyser is a new version too.
@@ -25,8 +25,9 @@ CREATE TABLE collection (
 -- ready and takes its place, or for as long as it has failed. `parent` is the revision that was the
 -- newest when it came, and `fingerprint` that of the request that brought it. `place` is that of
 -- the source in lists, the same for all its revisions. `title` is the document's own and `url` the
--- web page's. Either may be unknown. `warnings` is JSON. No id is used again (AUTOINCREMENT):
--- passages of a source that is gone may still be there.
+-- web page's. Either may be unknown. `made_of` is a digest of what was sent, and what that was.
+-- `warnings` is JSON. No id is used again (AUTOINCREMENT): passages of a source that is gone may
+-- still be there.
 CREATE TABLE source (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     public_id TEXT NOT NULL UNIQUE,
@@ -44,6 +45,7 @@ CREATE TABLE source (
     fingerprint TEXT,
     place INTEGER NOT NULL DEFAULT 0,
     ready_at INTEGER,
+    made_of TEXT,
     warnings TEXT NOT NULL DEFAULT '[]'
 ) STRICT;
 CREATE INDEX source_unfinished
@@ -51,10 +53,45 @@ CREATE INDEX source_unfinished
 -- To count them, which would read every row, names and all.
 CREATE INDEX source_status ON source (status);
 CREATE INDEX source_place ON source (place);
+CREATE INDEX source_made_of ON source (made_of);
 CREATE TABLE source_collection (
     source INTEGER NOT NULL REFERENCES source,
     collection INTEGER NOT NULL REFERENCES collection,
     PRIMARY KEY (source, collection)
+) STRICT, WITHOUT ROWID;
+-- `note` is what the last completion left for the next run.
+CREATE TABLE origin (
+    id INTEGER PRIMARY KEY,
+    name TEXT NOT NULL UNIQUE,
+    completed_at INTEGER,
+    note TEXT
+) STRICT;
+-- What an origin holds: for each key the place of a source. `mark` is of the key and the version,
+-- as a signed number. `told` is the reason of a failure that somebody was told, and `waits` whether
+-- the last run that looked for the key missed it.
+CREATE TABLE entry (
+    origin INTEGER NOT NULL REFERENCES origin,
+    key TEXT NOT NULL,
+    version TEXT,
+    digest TEXT NOT NULL,
+    place INTEGER NOT NULL UNIQUE,
+    bucket INTEGER NOT NULL,
+    mark INTEGER NOT NULL,
+    told TEXT,
+    waits INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (origin, key)
+) STRICT, WITHOUT ROWID;
+-- All that the sums of an origin are made of.
+CREATE INDEX entry_bucket ON entry (origin, bucket, mark);
+-- What runs have missed that are not at their end.
+CREATE TABLE missing (
+    origin INTEGER NOT NULL REFERENCES origin,
+    run TEXT NOT NULL,
+    key TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    sure INTEGER NOT NULL,
+    told_at INTEGER NOT NULL,
+    PRIMARY KEY (origin, run, key)
 ) STRICT, WITHOUT ROWID;
 -- What is left to do for a source, until it is ready or failed. `material` is JSON.
 CREATE TABLE job (

@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,16 +14,26 @@ from pydantic import BaseModel, ConfigDict
 from knowledge_bot.models import Collection
 from knowledge_bot_service.config.refusals import RefusedRequestError, UnknownError
 from knowledge_bot_service.store.database import ServiceDatabase, now
+from knowledge_bot_service.store.entries import move_entries
 from knowledge_bot_service.store.idempotency import Done
 
 # The plus keeps SQLite from the index of what is replaced, which nearly all rows are equal in.
-SOURCES: Final = """
-FROM source AS base
-JOIN source ON source.id =
+STANDING: Final = """
+source AS base JOIN source ON source.id =
     coalesce((SELECT id FROM source AS newer WHERE newer.replaces = base.id), base.id)
-WHERE +base.replaces IS NULL
 """
+SOURCES: Final = f"FROM {STANDING} WHERE +base.replaces IS NULL"
 """SQL: sources, each as the row that questions are answered from and the newest one."""
+
+# What questions are answered from and what is to take its place may be in other collections.
+SEEN: Final = "".join(
+    f"""
+AND {row} IN (SELECT source FROM source_collection JOIN collection ON collection.id = collection
+              WHERE public_id IN (SELECT value FROM json_each(:seen)))
+"""  # noqa: S608 - constants
+    for row in ("source.id", "coalesce(source.replaces, source.id)")
+)
+"""SQL: whether a source is in the collections that a key sees."""
 
 IS_NEWEST: Final = "NOT EXISTS (SELECT 1 FROM source AS newer WHERE newer.replaces = source.id)"
 """SQL: whether a row is the newest of its source."""
@@ -84,7 +94,6 @@ class ReadingJob:
     name: str
     kind: Kind
     material: Material
-    collections: tuple[int, ...]
     begun: bool
 
     def __str__(self) -> str:
@@ -142,6 +151,7 @@ class StoredSource(BaseModel):
         ready_at: since when.
         title: the document's own.
         url: the web page's.
+        origin: that to which it belongs.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -159,6 +169,38 @@ class StoredSource(BaseModel):
     kind: str
     title: str | None = None
     url: str | None = None
+    origin: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What becomes of a source that is sent.
+
+    Attributes:
+        outcome: `created`, `adopted`, `unchanged` or `replaced`; in the middle ones, nothing is
+            read.
+        place: that of the source that is there.
+    """
+
+    outcome: Literal["created", "adopted", "unchanged", "replaced"]
+    place: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """What became of a source that was sent.
+
+    Attributes:
+        outcome: as `Settled` has it.
+        id: the source's.
+        source: the source, if it is to be read.
+        ended: under which ids work was known that was dropped or given up.
+    """
+
+    outcome: str
+    id: str
+    source: StoredSource | None = None
+    ended: tuple[str, ...] = ()
 
 
 class AlreadyReplacedError(Exception):
@@ -188,18 +230,19 @@ class SourceStore:
         source: StoredSource,
         material: Material,
         public_id: str,
+        made_of: str | None = None,
         quota: int | None = None,
         replacing: Replacing | None = None,
+        settle: Callable[[sqlite3.Connection, int], Settled] | None = None,
         done: Done | None = None,
-    ) -> Future[tuple[StoredSource, tuple[str, ...]]]:
+    ) -> Future[Accepted]:
         """Store a source, the work on it and the key of the request in one transaction.
+
+        What `settle` decides, which gets the place that a new source would have, is done in it.
 
         With `replacing` it takes the place and the id of that source when it is ready, and until
         then has `public_id`. An earlier replacement that is not ready is dropped; a source that is
         not ready itself is given up for its replacement.
-
-        The future has the source as it is then, and under which ids work was known that was dropped
-        or given up.
 
         The future raises RefusedRequestError when `quota` sources that did not fail are there, and
         that or AlreadyReplacedError when there is nothing to replace.
@@ -207,8 +250,17 @@ class SourceStore:
         numbers = self.numbers_of(one.id for one in source.collections)
         stored = material.model_dump_json()
 
-        def insert(connection: sqlite3.Connection) -> tuple[StoredSource, tuple[str, ...]]:
+        def insert(connection: sqlite3.Connection) -> Accepted:
+            # Its own place is its number, which AUTOINCREMENT takes from this table too.
+            number = connection.execute(
+                "SELECT coalesce(max(seq), 0) + 1 FROM sqlite_sequence WHERE name = 'source'"
+            ).fetchone()[0]
+            settled = Settled("created") if settle is None else settle(connection, number)
             replaced = None if replacing is None else _find_replaced(connection, replacing)
+            if settled.place is not None:
+                replaced = _row(connection, "base.place = ?", settled.place)
+            if replaced is not None and settled.outcome in {"adopted", "unchanged"}:
+                return Accepted(settled.outcome, replaced["public_id"])
             counts_already = replaced is not None and replaced["status"] != "failed"
             if quota is not None and not counts_already and _count_sources(connection) >= quota:
                 raise RefusedRequestError(
@@ -220,14 +272,10 @@ class SourceStore:
             dropped: tuple[str, ...] = ()
             if replaced is not None:
                 known, dropped = _make_way(connection, replaced)
-            # Its own place is its number, which AUTOINCREMENT takes from this table too.
-            number = connection.execute(
-                "SELECT coalesce(max(seq), 0) + 1 FROM sqlite_sequence WHERE name = 'source'"
-            ).fetchone()[0]
             connection.execute(
                 "INSERT INTO source (id, public_id, name, kind, status, created_at, url, revision,"
-                " replaces, place, parent, fingerprint)"
-                " VALUES (?, ?, ?, ?, 'pending', ?, ?, ?, ?, ?, ?, ?)",
+                " made_of, replaces, place, parent, fingerprint)"
+                " VALUES (?, ?, ?, ?, 'pending', ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     number,
                     public_id,
@@ -236,20 +284,21 @@ class SourceStore:
                     source.created_at,
                     source.url,
                     source.revision,
+                    made_of,
                     replaced and replaced["id"],
                     replaced["place"] if replaced else number,
                     replaced and replaced["newest"],
                     replacing and replacing.fingerprint,
                 ),
             )
-            connection.executemany(
-                "INSERT INTO source_collection VALUES (?, ?)",
-                [(number, collection) for collection in numbers],
-            )
+            _add_to_collections(connection, number, numbers)
             connection.execute("INSERT INTO job VALUES (?, ?)", (number, stored))
             if done is not None:
                 done.store(connection, source.created_at)
-            return source.model_copy(update=known), dropped
+            if replaced is not None:
+                known["id"] = replaced["public_id"]
+            accepted = source.model_copy(update=known)
+            return Accepted(settled.outcome, accepted.id, accepted, dropped)
 
         return self._database.write(insert)
 
@@ -281,9 +330,7 @@ class SourceStore:
 
         def delete(connection: sqlite3.Connection) -> tuple[str, ...]:
             source = _find_source(connection, public_id, expected)
-            replacement = _drop_replacement(connection, source["id"])
-            _drop(connection, source["id"])
-            return (public_id, *replacement)
+            return drop_sources(connection, [source["place"]])
 
         return self._database.write(delete)
 
@@ -365,6 +412,51 @@ def count_sources(
     return dict(tuple(row) for row in rows)
 
 
+def drop_sources(connection: sqlite3.Connection, places: Sequence[int]) -> tuple[str, ...]:
+    """Take the sources of some places away, and their entries; no question sees them from then on.
+
+    Their passages and uploads are left to the removal. Returns under which ids unfinished work on
+    them was known.
+    """
+    values = (json.dumps(places),)
+    chosen = "(SELECT id FROM source WHERE place IN (SELECT value FROM json_each(?)))"
+    ended = connection.execute(
+        f"SELECT public_id FROM source WHERE id IN {chosen}"  # noqa: S608 - a constant
+        " AND status IN ('pending', 'processing')",
+        values,
+    ).fetchall()
+    connection.execute(
+        "INSERT INTO removal SELECT id, json_extract(material, '$.file')"  # noqa: S608 - as above
+        f" FROM source LEFT JOIN job ON job.source = id WHERE id IN {chosen}"
+        " ON CONFLICT (source) DO UPDATE SET file = coalesce(excluded.file, file)",
+        values,
+    )
+    for table in ("job", "source_collection"):
+        connection.execute(f"DELETE FROM {table} WHERE source IN {chosen}", values)  # noqa: S608
+    for table in ("entry", "source"):
+        connection.execute(
+            f"DELETE FROM {table} WHERE place IN (SELECT value FROM json_each(?))",  # noqa: S608
+            values,
+        )
+    return tuple(row["public_id"] for row in ended)
+
+
+def describe_source(
+    connection: sqlite3.Connection, place: int, name: str | None, collections: Iterable[int] | None
+) -> None:
+    """Give the source of a place another name and other collections; nothing is read again."""
+    if name is not None:
+        connection.execute("UPDATE source SET name = ? WHERE place = ?", (name, place))
+    if collections is None:
+        return
+    wanted = {*collections}
+    for row in connection.execute("SELECT id FROM source WHERE place = ?", (place,)).fetchall():
+        if wanted != {*collections_of(connection, row["id"])}:
+            connection.execute("DELETE FROM source_collection WHERE source = ?", (row["id"],))
+            _add_to_collections(connection, row["id"], wanted)
+            move_entries(connection, row["id"], wanted)
+
+
 def is_wanted(connection: sqlite3.Connection, source: int) -> bool:
     """Whether a source is still to be worked on: it was not deleted or replaced meanwhile."""
     row = connection.execute(
@@ -385,6 +477,23 @@ def finish_ready(
         (title, json.dumps(warnings), now(), source),
     )
     _finish(connection, source, "ready", None)
+
+
+def collections_of(connection: sqlite3.Connection, source: int) -> tuple[int, ...]:
+    """The numbers of a source's collections, in the caller's transaction."""
+    rows = connection.execute(
+        "SELECT collection FROM source_collection WHERE source = ?", (source,)
+    )
+    return tuple(row["collection"] for row in rows)
+
+
+def _add_to_collections(
+    connection: sqlite3.Connection, source: int, collections: Iterable[int]
+) -> None:
+    connection.executemany(
+        "INSERT INTO source_collection VALUES (?, ?)",
+        [(source, collection) for collection in collections],
+    )
 
 
 def _number_collections(
@@ -410,17 +519,21 @@ def _count_sources(connection: sqlite3.Connection) -> int:
 def _find_source(
     connection: sqlite3.Connection, public_id: str, expected: frozenset[str] | None
 ) -> sqlite3.Row:
-    """The row that answers are from, with what is asked of the newest."""
-    row: sqlite3.Row | None = connection.execute(
-        "SELECT base.*, source.revision AS newest, source.parent AS newest_parent,"
-        " source.fingerprint AS newest_fingerprint"
-        f" {SOURCES} AND base.public_id = ?",
-        (public_id,),
-    ).fetchone()
+    row = _row(connection, "base.public_id = ?", public_id)
     if row is None:
         raise UnknownError("source", public_id)
     if expected is not None and row["newest"] not in expected:
         raise _other_revision(row["newest"])
+    return row
+
+
+def _row(connection: sqlite3.Connection, condition: str, value: str | int) -> sqlite3.Row | None:
+    """The row that answers are from, with what is asked of the newest."""
+    row: sqlite3.Row | None = connection.execute(
+        "SELECT base.*, source.revision AS newest, source.parent AS newest_parent,"
+        f" source.fingerprint AS newest_fingerprint {SOURCES} AND {condition}",
+        (value,),
+    ).fetchone()
     return row
 
 
@@ -511,7 +624,7 @@ def _recover(connection: sqlite3.Connection) -> list[Unfinished]:
         Unfinished(
             public_id=row["public_id"],
             kind=Kind(row["kind"]),
-            collections=_collections_of(connection, row["id"]),
+            collections=collections_of(connection, row["id"]),
             file=row["file"],
             content_length=row["content_length"],
         )
@@ -547,16 +660,8 @@ def _job(connection: sqlite3.Connection, public_id: str) -> ReadingJob | None:
         name=row["name"],
         kind=Kind(row["kind"]),
         material=Material.model_validate_json(material),
-        collections=_collections_of(connection, row["id"]),
         begun=bool(row["begun"]),
     )
-
-
-def _collections_of(connection: sqlite3.Connection, source: int) -> tuple[int, ...]:
-    rows = connection.execute(
-        "SELECT collection FROM source_collection WHERE source = ?", (source,)
-    )
-    return tuple(row["collection"] for row in rows)
 
 
 def _requeue(connection: sqlite3.Connection, source: int, cause: str) -> str:

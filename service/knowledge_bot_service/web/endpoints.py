@@ -30,13 +30,14 @@ from knowledge_bot_service.store.sources import StoredSource
 from knowledge_bot_service.web.gate import KEY_HEADER, PREFIX, key_of, may_manage
 from knowledge_bot_service.web.problems import described
 from knowledge_bot_service.web.requests import (
-    UPLOAD_BODY,
     Id,
     ListBody,
     NewMessage,
+    NewSource,
     NewText,
     NewWebpage,
     Wrapped,
+    upload_body,
 )
 from knowledge_bot_service.web.uploads import receive_upload
 from knowledge_bot_service.work.knowledge_base import KnowledgeBase, Sent
@@ -100,10 +101,18 @@ def takes(content_type: str) -> Callable[[Request], Awaitable[None]]:
     return check
 
 
+def _each_once(request: Request) -> None:
+    """Refuse a parameter that is given twice and can have one value: which one, nobody knows."""
+    for name in {*request.query_params} - {"status", "collection"}:
+        if len(request.query_params.getlist(name)) > 1:
+            raise invalid(f"{name} is there more than once.")
+
+
 # The gate checks the key before the body is read. This only adds it to the description.
 KEY: Final = Security(APIKeyHeader(name=KEY_HEADER, auto_error=False))
 JSON: Final = Depends(takes("application/json"))
 FORM: Final = Depends(takes("multipart/form-data"))
+EACH_ONCE: Final = Depends(_each_once)
 
 
 def sent_webpage(new: NewWebpage) -> Sent:
@@ -223,7 +232,8 @@ async def ping(request: Request, response: Response) -> str:
     """Answer, to show that the service runs, and announce what it can beyond the interface."""
     manage = ";manage" if may_manage(request.scope) else ""
     # RFC 9651 has the form.
-    announced = f"idempotency=1;lifetime={LIFETIME}, sources=1{manage};rename, passages=1"
+    sync = ", sync=1" if manage else ""
+    announced = f"idempotency=1;lifetime={LIFETIME}, sources=1{manage};rename{sync}, passages=1"
     response.headers["Knowledge-Bot-Extensions"] = announced
     response.headers["Vary"] = KEY_HEADER
     return "pong"
@@ -267,7 +277,10 @@ async def create_text_source(body: Wrapped[NewText], post: PostOf) -> _Created |
 
 
 @_writing.post(
-    "/sources/upload", dependencies=[FORM], openapi_extra=UPLOAD_BODY, response_model=_Created
+    "/sources/upload",
+    dependencies=[FORM],
+    openapi_extra=upload_body(NewSource),
+    response_model=_Created,
 )
 async def upload_source(post: PostOf) -> _Created | Response:
     """Create a source from a file.
@@ -275,7 +288,9 @@ async def upload_source(post: PostOf) -> _Created | Response:
     `value` is a JSON object. In its place the form may have its fields as they are: `name`, and
     `collections`, repeated or as one JSON array.
     """
-    return await _create(post, await receive_upload(post.request, post.service.new_material_path()))
+    path = post.service.new_material_path()
+    sent, _ = await receive_upload(post.request, path, NewSource)
+    return await _create(post, sent)
 
 
 @_writing.post(

@@ -11,7 +11,6 @@ from typing import Annotated, Any, Final, Self
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from pydantic import BaseModel, ConfigDict
 
-from knowledge_bot_service.config.refusals import invalid
 from knowledge_bot_service.index.search import Hit
 from knowledge_bot_service.store.catalog import (
     Limit,
@@ -23,6 +22,7 @@ from knowledge_bot_service.store.catalog import (
 from knowledge_bot_service.store.idempotency import fingerprint
 from knowledge_bot_service.store.sources import Replacing, StoredSource
 from knowledge_bot_service.web.endpoints import (
+    EACH_ONCE,
     FORM,
     JSON,
     KEY,
@@ -35,14 +35,15 @@ from knowledge_bot_service.web.endpoints import (
 from knowledge_bot_service.web.gate import PREFIX
 from knowledge_bot_service.web.problems import described
 from knowledge_bot_service.web.requests import (
-    UPLOAD_BODY,
     Id,
     ListBody,
     NewName,
     NewSearch,
+    NewSource,
     NewText,
     NewWebpage,
     Wrapped,
+    upload_body,
 )
 from knowledge_bot_service.web.uploads import receive_upload
 from knowledge_bot_service.work.knowledge_base import Sent
@@ -102,14 +103,7 @@ _changing = APIRouter(
 )
 
 
-def _once(request: Request) -> None:
-    """Refuse a filter that is given twice and can have one value: which is meant, nobody knows."""
-    for name in ("name", "search", "before", "limit", "counts"):
-        if len(request.query_params.getlist(name)) > 1:
-            raise invalid(f"{name} is there more than once.")
-
-
-@_sources.get("", dependencies=[Depends(_once)])
+@_sources.get("", dependencies=[EACH_ONCE])
 def list_sources(service: ServiceOf, listed: Annotated[Listed, Query()]) -> Wrapped[SourcePage]:
     """List sources, newest first.
 
@@ -168,12 +162,13 @@ async def replace_with_text(body: Wrapped[NewText], change: _ChangeOf) -> Wrappe
     "/{id}/upload",
     dependencies=[FORM],
     responses=_WITH_ETAG,
-    openapi_extra=UPLOAD_BODY,
+    openapi_extra=upload_body(NewSource),
 )
 async def replace_with_upload(change: _ChangeOf) -> Wrapped[StoredSource]:
     """Replace a source with a file, when that has been read; the form is that of the POST."""
     path = change.service.new_material_path()
-    return await change.replace(await receive_upload(change.request, path))
+    sent, _ = await receive_upload(change.request, path, NewSource)
+    return await change.replace(sent)
 
 
 @_changing.patch("/{id}", dependencies=[JSON], responses=_WITH_ETAG)

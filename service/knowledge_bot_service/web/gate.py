@@ -23,7 +23,7 @@ from knowledge_bot_service.web.problems import response_to
 PREFIX: Final = "/public/v1"
 KEY_HEADER: Final = "X-API-KEY"
 
-_UPLOAD: Final = re.compile(rf"{PREFIX}/sources/(?:[^/]+/)?upload")
+_UPLOAD: Final = re.compile(rf"{PREFIX}/(sources/(?:[^/]+/)?|sync/)upload")
 
 _KEY: Final = "knowledge_bot_service.key"
 
@@ -35,6 +35,7 @@ _KEPT: Final = (f"{PREFIX}/", "/page/")
 
 # The role that a request needs, by its method and path: the first that fits. Asking is a POST too.
 _NEEDED: Final[Sequence[tuple[re.Pattern[str], Role]]] = (
+    (re.compile(rf"\w+ {PREFIX}/sync(/.*)?", re.DOTALL), "manage"),
     (re.compile(r"(GET|HEAD|OPTIONS) .*"), "read"),
     (re.compile(rf"POST {PREFIX}/(messages|search)"), "read"),
     (re.compile(rf"(PUT|PATCH|DELETE) {PREFIX}/sources.*"), "manage"),

@@ -36,8 +36,8 @@ _DESCRIPTIONS: Final = {
     402: "A quota of the service is used up",
     403: "The key may not replace, rename or delete sources",
     404: "What the request names is not there, or not any more",
-    409: "A request with the same idempotency key is still being handled",
-    412: "The idempotency key is too old, or the source has another revision than If-Match names; "
+    409: "A request with the same idempotency key is being handled, or another origin has the name",
+    412: "The idempotency key is too old, or what is to be changed is not as the request says; "
     "nothing was done",
     413: "The request body is larger than the service takes",
     422: "The idempotency key was used with another request, which created `id`",

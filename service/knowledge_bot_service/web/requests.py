@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from knowledge_bot.models import Header
 from knowledge_bot_service.answers.finding import LOOKED_AT
+from knowledge_bot_service.store.origins import ASCII, Key, Put, Touch
 from knowledge_bot_service.work.knowledge_base import CONVERSATION_ID, QUESTION_LENGTH
 
 T = TypeVar("T")
@@ -43,6 +44,7 @@ MOST_COLLECTIONS: Final = 1000
 """How many collections a source may be added to."""
 
 SAID: Final = {
+    ASCII: "must be of ASCII, without NUL",
     _ID: "must not contain NUL characters",
     _TEXT: "must not be blank, and must not contain NUL characters",
     _NAME: "must be one line with something to be seen in it, without control characters and "
@@ -81,6 +83,10 @@ Text = Annotated[str, _matching(_TEXT)]
 Id = Annotated[str, _matching(_ID, max_length=200)]
 
 
+Name = Annotated[str, _matching(_NAME, max_length=1000)]
+Collections = Annotated[tuple[Id, ...], Field(min_length=1, max_length=MOST_COLLECTIONS)]
+
+
 class _RequestBody(BaseModel):
     model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
 
@@ -88,13 +94,13 @@ class _RequestBody(BaseModel):
 class NewName(_RequestBody):
     """What a source is renamed with."""
 
-    name: Annotated[str, _matching(_NAME, max_length=1000)]
+    name: Name
 
 
 class NewSource(NewName):
     """What every source is created with."""
 
-    collections: Annotated[tuple[Id, ...], Field(min_length=1, max_length=MOST_COLLECTIONS)]
+    collections: Collections
 
 
 class NewHeader(Header):
@@ -117,26 +123,60 @@ class NewText(NewSource):
     content: Text
 
 
-# The other notation, plain form fields, is in the operation's words alone: a schema cannot say that
-# every value of a form is text.
-UPLOAD_BODY: Final[dict[str, Any]] = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "multipart/form-data": {
-                "schema": {
-                    "type": "object",
-                    "properties": {
-                        "value": NewSource.model_json_schema(),
-                        "file": {"type": "string", "format": "binary"},
-                    },
-                    "required": ["value", "file"],
-                }
-            }
+class PutWebpage(NewWebpage, Put):
+    """`PUT /sync/webpage`."""
+
+
+class PutText(NewText, Put):
+    """`PUT /sync/write`."""
+
+
+class PutUpload(NewSource, Put):
+    """The form field `value` of `PUT /sync/upload`."""
+
+
+class NewTouch(Touch):
+    """One of `POST /sync/touch`."""
+
+    name: Name | None = None
+    collections: Collections | None = None
+
+
+class Touches(_RequestBody):
+    """`POST /sync/touch`."""
+
+    origin: Key
+    entries: Annotated[tuple[NewTouch, ...], Field(min_length=1, max_length=500)]
+
+
+class AskedOverlap(_RequestBody):
+    """`POST /sync/overlap`."""
+
+    origin: Key
+    names: Annotated[tuple[Name, ...], Field(max_length=500)]
+    collections: Collections
+
+
+class OriginName(_RequestBody):
+    """What an origin is renamed with."""
+
+    name: Key
+
+
+def upload_body(form: type[NewSource]) -> dict[str, Any]:
+    """The description of the body of an upload, whose field `value` is such a form."""
+    # The other notation, plain form fields, is in the operation's words alone: a schema cannot say
+    # that every value of a form is text.
+    schema = {
+        "type": "object",
+        "properties": {
+            "value": form.model_json_schema(),
+            "file": {"type": "string", "format": "binary"},
         },
+        "required": ["value", "file"],
     }
-}
-"""The description of the body of `POST /sources/upload`."""
+    content = {"multipart/form-data": {"schema": schema}}
+    return {"requestBody": {"required": True, "content": content}}
 
 
 class NewSearch(_RequestBody):

@@ -5,7 +5,7 @@ import json
 import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, TypeVar
 
 from fastapi import Request
 from pydantic import ValidationError
@@ -27,12 +27,14 @@ _MAX_PARTS: Final = MOST_COLLECTIONS + 10
 
 _FILE: Final = "file"
 
+_New = TypeVar("_New", bound=NewSource)
+
 # The sender gets the error of a bad form; a log line for each would fill the log.
 logging.getLogger("python_multipart").setLevel(logging.ERROR)
 
 
-async def receive_upload(request: Request, path: Path) -> Sent:
-    """Write the form's file to `path` and read its fields.
+async def receive_upload(request: Request, path: Path, form: type[_New]) -> tuple[Sent, _New]:
+    """Write a form's file to `path` and read its fields, which are those of `form`.
 
     Both notations of the interface are taken: a field `value` with the JSON object, or the fields
     `name` and `collections` (repeated, or one JSON array), each with a file part named `file`. The
@@ -47,9 +49,9 @@ async def receive_upload(request: Request, path: Path) -> Sent:
     partial = path.with_suffix(".part")
     try:
         with partial.open("wb") as file:
-            form = await _read_form(request.stream(), boundary, file)
+            read = await _read_form(request.stream(), boundary, file)
             await run_in_threadpool(synchronise_file, file)
-        sent = _sent(form, path)
+        sent = _sent(read, path, form)
         partial.rename(path)
         await run_in_threadpool(synchronise_folder, path.parent)
     finally:
@@ -148,21 +150,22 @@ class _Form:
         self.ended = True
 
 
-def _sent(form: _Form, path: Path) -> Sent:
-    if form.filename is None:
+def _sent(read: _Form, path: Path, form: type[_New]) -> tuple[Sent, _New]:
+    if read.filename is None:
         raise invalid("the form has no part named `file`")
     try:
-        source = NewSource.model_validate(_source_fields(form.fields))
+        source = form.model_validate(_source_fields(read.fields))
     except ValidationError as error:
         raise invalid(sentences(error.errors(include_input=False, include_url=False))) from None
-    return Sent(
+    sent = Sent(
         source.name,
         source.collections,
         file=path.name,
-        filename=form.filename or source.name,
-        content_type=form.content_type,
-        digest=form.digest.hexdigest(),
+        filename=read.filename or source.name,
+        content_type=read.content_type,
+        digest=read.digest.hexdigest(),
     )
+    return sent, source
 
 
 def _source_fields(fields: list[tuple[str, bytes]]) -> object:

@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from http import HTTPStatus
 from itertools import chain
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final, Self
 
 from pydantic import BaseModel
@@ -38,7 +39,16 @@ from knowledge_bot_service.store.catalog import Catalog, Removal
 from knowledge_bot_service.store.database import ServiceDatabase, new_id, now
 from knowledge_bot_service.store.idempotency import Done, IdempotentRequests, Keyed, find_done
 from knowledge_bot_service.store.material import write_headers, write_text
+from knowledge_bot_service.store.origins import (
+    Completing,
+    KnownOrigin,
+    Origins,
+    Overlap,
+    Put,
+    Touch,
+)
 from knowledge_bot_service.store.sources import (
+    Accepted,
     AlreadyReplacedError,
     Kind,
     Material,
@@ -60,6 +70,9 @@ QUESTION_LENGTH: Final = 20_000
 
 CONVERSATION_ID: Final = r"^conv_[0-9a-f]{24}$"
 """What the ids of conversations look like; see `store.database.new_id`."""
+
+# The digest of a put that says what it is of.
+_SHA256: Final = re.compile(r"sha256:([0-9A-Fa-f]{64})")
 
 # How many questions are answered at the same time; the others wait in their order. More threads
 # answer no sooner: each keeps the interpreter from the others, and from the thread that takes
@@ -105,6 +118,21 @@ class Sent:
         return Kind.FILE if self.content is None else Kind.TEXT
 
     @property
+    def sha256(self) -> str:
+        """The SHA-256 of the text or the file; of the address of a page, whose text is not here."""
+        if self.url is None and self.content is None:
+            return self.digest
+        return hashlib.sha256((self.url or self.content or "").encode()).hexdigest()
+
+    @property
+    def made_of(self) -> str:
+        """What it is made of: a digest, its kind, and the suffix of a file, which says how to read.
+
+        Sources that are made of the same have the same text.
+        """
+        return f"{self.sha256} {self.kind}{PurePosixPath(self.filename or '').suffix.lower()}"
+
+    @property
     def parts(self) -> dict[str, object]:
         """What tells it from others, as `fingerprint` takes it."""
         more: dict[str, object] = {"content": self.digest, "filename": self.filename}
@@ -124,6 +152,7 @@ class KnowledgeBase:
     Attributes:
         settings: what it was started with.
         catalog: the sources, as they are seen here.
+        origins: what origins hold, as it is seen here.
         workers: who processes the sources.
     """
 
@@ -169,6 +198,7 @@ class KnowledgeBase:
         self._bots = {bot.id: Bot(id=bot.id, name=bot.name) for bot in settings.bots}
         self._read_by = {bot.id: self._store.numbers_of(bot.collections) for bot in settings.bots}
         self.catalog = Catalog(self._database, self._collections, sees_all=sees_all)
+        self.origins = Origins(self._database, self._collections, sees_all=sees_all)
 
     def seen_by(self, key: Key) -> "KnowledgeBase":
         """The same service, without the bots, collections and sources that are hidden from a key.
@@ -269,12 +299,57 @@ class KnowledgeBase:
         Its passages and its upload are removed afterwards. Conversations that cite it stay.
         Arguments and errors are those of `rename_source`.
         """
-        deleting = self._store.delete(source, expected)
+        await self._dropping(self._store.delete(source, expected))
+
+    async def rename_origin(self, origin: str, name: str) -> KnownOrigin:
+        """Give an origin another name; errors: `Origins.rename`."""
+        return await asyncio.wrap_future(self.origins.rename(origin, name))
+
+    async def delete_origin(self, origin: str) -> None:
+        """Delete an origin with its sources, as `delete_source` does; errors: `Origins.delete`."""
+        await self._dropping(self.origins.delete(origin))
+
+    async def complete(self, completing: Completing) -> str:
+        """Note what a run of an origin missed, and decide; returns the body of the answer."""
+        completed: Future[tuple[str, tuple[str, ...]]] = self.origins.complete(completing)
+        completed.add_done_callback(
+            lambda done: None if done.exception() else self._on_gone(done.result()[1])
+        )
+        answer, _ = await asyncio.wrap_future(completed)
+        return answer
+
+    async def _dropping(self, dropping: Future[tuple[str, ...]]) -> None:
         # As when a source is stored: the client may hang up.
-        deleting.add_done_callback(
+        dropping.add_done_callback(
             lambda done: None if done.exception() else self._on_gone(done.result())
         )
-        await asyncio.wrap_future(deleting)
+        await asyncio.wrap_future(dropping)
+
+    async def touch(self, origin: str, touches: Sequence[Touch]) -> list[str]:
+        """Touch entries of an origin; returns the outcome of each.
+
+        Raises:
+            UnknownError: one of the collections is not here.
+            RefusedRequestError: an entry is not to be changed here.
+        """
+        numbers = [
+            None
+            if one.collections is None
+            else self._store.numbers_of(some.id for some in self._expand(one.collections))
+            for one in touches
+        ]
+        return await asyncio.wrap_future(self.origins.touch(origin, touches, numbers))
+
+    async def overlap(
+        self, origin: str, names: Sequence[str], collections: Sequence[str]
+    ) -> list[Overlap]:
+        """How many of these names other origins have; see `Origins.overlap`.
+
+        Raises:
+            UnknownError: one of the collections is not here.
+        """
+        self._expand(collections)
+        return await run_in_threadpool(self.origins.overlap, origin, names, collections)
 
     def new_material_path(self) -> Path:
         """A fresh place for an upload."""
@@ -284,6 +359,26 @@ class KnowledgeBase:
         """Remove the file of a source that is not to be added after all."""
         if sent.file is not None:
             await run_in_threadpool((self._material / sent.file).unlink)
+
+    async def put(self, sent: Sent, put: Put) -> tuple[str, StoredSource]:
+        """Make what is sent the source of an origin's key; returns the outcome with the source.
+
+        Raises:
+            RefusedRequestError: 400, it has another digest than is said; or as `Origins.settle`.
+        """
+        said = _SHA256.fullmatch(put.digest)
+        if said and sent.url is None and said[1].lower() != sent.sha256:
+            await self.forget(sent)
+            raise RefusedRequestError(
+                HTTPStatus.BAD_REQUEST,
+                "digest_mismatch",
+                f"Nothing was done: the content has the digest sha256:{sent.sha256}, and the "
+                "request says another. It may have changed while it was read; read it again.",
+            )
+        accepted = await self._accept(sent, put)
+        if accepted.source is not None:
+            return accepted.outcome, accepted.source
+        return accepted.outcome, await run_in_threadpool(self.catalog.details, accepted.id)
 
     async def add(self, sent: Sent, what: Replacing | Keyed | None = None) -> StoredSource:
         """Accept a source, which is fetched and read later.
@@ -298,6 +393,15 @@ class KnowledgeBase:
                 are allowed.
         """
         try:
+            accepted = await self._accept(sent, what)
+        except AlreadyReplacedError:
+            assert isinstance(what, Replacing)  # noqa: S101 - else nothing is replaced
+            return await run_in_threadpool(self.catalog.details, what.source)
+        assert accepted.source is not None  # noqa: S101 - as it is for each that is to be read
+        return accepted.source
+
+    async def _accept(self, sent: Sent, what: Put | Replacing | Keyed | None) -> Accepted:
+        try:
             collections = self._expand(sent.collections)
         except UnknownError:
             await self.forget(sent)
@@ -305,8 +409,9 @@ class KnowledgeBase:
         size, material = await self._prepared(sent)
         work = new_id("src_")
         replacing = what if isinstance(what, Replacing) else None
+        numbers = self._store.numbers_of(one.id for one in collections)
         source = StoredSource(
-            id=replacing.source if replacing else work,
+            id=work,
             name=sent.name,
             collections=collections,
             status="pending",
@@ -314,10 +419,11 @@ class KnowledgeBase:
             revision=new_id("rev_"),
             kind=sent.kind,
             url=sent.url,
+            origin=what.origin if isinstance(what, Put) else None,
         )
         # What is replaced answers until then, so that no question waits for its replacement.
         if replacing is None and _is_soon_ready(size):
-            self._backlog.add(work, self._store.numbers_of(one.id for one in collections))
+            self._backlog.add(work, numbers)
         try:
             await self._questions.wait()
         finally:
@@ -326,17 +432,23 @@ class KnowledgeBase:
                 source=source,
                 material=material,
                 public_id=work,
+                made_of=sent.made_of,
                 quota=self.settings.limits.sources,
                 replacing=replacing,
+                settle=partial(
+                    self.origins.settle,
+                    put=what,
+                    name=sent.name,
+                    numbers=numbers,
+                    made_of=sent.made_of,
+                )
+                if isinstance(what, Put)
+                else None,
                 done=what.done(work, _answer_of(source)) if isinstance(what, Keyed) else None,
             )
             # The write itself wakes the worker: the client may hang up and end this coroutine.
             stored.add_done_callback(lambda done: self._on_stored(work, material, size, done))
-        try:
-            accepted, _ = await asyncio.wrap_future(stored)
-        except AlreadyReplacedError:
-            return await run_in_threadpool(self.catalog.details, source.id)
-        return accepted
+        return await asyncio.wrap_future(stored)
 
     async def _prepared(self, sent: Sent) -> tuple[int | None, Material]:
         """The size of what is to be read, None where nobody knows, and where it waits."""
@@ -469,21 +581,19 @@ class KnowledgeBase:
         return tuple({*numbers, *chain.from_iterable(self._read_by.values())})
 
     def _on_stored(
-        self,
-        source: str,
-        material: Material,
-        size: int | None,
-        stored: Future[tuple[StoredSource, tuple[str, ...]]],
+        self, work: str, material: Material, size: int | None, stored: Future[Accepted]
     ) -> None:
-        if stored.exception() is None:
-            self._on_gone(stored.result()[1])
-            self.workers.add(source, size)
-            return
-        self._on_done(source)
-        if material.file is not None:
+        accepted = None if stored.exception() else stored.result()
+        if accepted is None or accepted.outcome != "created":
+            self._on_done(work)
+        if accepted is not None and accepted.source is not None:
+            self._on_gone(accepted.ended)
+            self.workers.add(work, size)
+        elif material.file is not None:
             (self._material / material.file).unlink(missing_ok=True)
 
     def _on_gone(self, sources: Iterable[str]) -> None:
+        self._removal.notify()
         for source in sources:
             self._on_done(source)
 

@@ -30,6 +30,7 @@ from knowledge_bot_service.store.sources import (
     Kind,
     ReadingJob,
     SourceStore,
+    collections_of,
     finish_ready,
     is_wanted,
 )
@@ -271,7 +272,9 @@ class Workers:
         def insert(connection: Connection) -> None:
             if not is_wanted(connection, job.source):
                 raise _UnwantedError
-            insert_entries(connection, job.source, job.collections, part.entries)
+            # As they are now: the source may have been moved while it was read.
+            collections = collections_of(connection, job.source)
+            insert_entries(connection, job.source, collections, part.entries)
             if part.is_last:
                 finish_ready(connection, job.source, part.title, part.warnings)
 

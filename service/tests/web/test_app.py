@@ -259,6 +259,15 @@ def test_the_description_says_what_happens(service):
         "/public/v1/sources/{id}/upload",
         "/public/v1/sources/{id}/webpage",
         "/public/v1/sources/{id}/write",
+        "/public/v1/sync",
+        "/public/v1/sync/complete",
+        "/public/v1/sync/entries",
+        "/public/v1/sync/origins",
+        "/public/v1/sync/overlap",
+        "/public/v1/sync/touch",
+        "/public/v1/sync/upload",
+        "/public/v1/sync/webpage",
+        "/public/v1/sync/write",
     ]
     for path, operations in description["paths"].items():
         for method, operation in operations.items():
