@@ -271,19 +271,19 @@ class HeldOrigins:
     def _without_origin(
         self, kind: str, fields: Mapping[str, Any], content: Content
     ) -> dict[str, Any] | None:
-        """Return the one source that is the same and belongs to no origin."""
+        """Return a source that is the same and belongs to no origin."""
         if len(self._owners) == len(self._sources.by_id()):
             return None
         ids = {one["id"] for one in fields["collections"]}
-        same = [
+        same = (
             source
             for source in self._sources.all()
             if source["id"] not in self._owners
             and source["name"] == fields["name"]
             and {one["id"] for one in source["collections"]} == ids
             and self._sources.made_from(source) == (kind, content)
-        ]
-        return same[0] if len(same) == 1 else None
+        )
+        return next(same, None)
 
 
 def _shown(key: str, entry: _HeldEntry) -> dict[str, Any]:

@@ -22,10 +22,10 @@ from knowledge_bot_service.store.catalog import (
 from knowledge_bot_service.store.idempotency import fingerprint
 from knowledge_bot_service.store.sources import Replacing, StoredSource
 from knowledge_bot_service.web.endpoints import (
-    EACH_ONCE,
     FORM,
     JSON,
     KEY,
+    PLAIN_QUERY,
     KeyOf,
     ServiceOf,
     SourceId,
@@ -103,7 +103,7 @@ _changing = APIRouter(
 )
 
 
-@_sources.get("", dependencies=[EACH_ONCE])
+@_sources.get("", dependencies=[PLAIN_QUERY])
 def list_sources(service: ServiceOf, listed: Annotated[Listed, Query()]) -> Wrapped[SourcePage]:
     """List sources, newest first.
 

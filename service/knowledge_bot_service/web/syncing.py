@@ -20,10 +20,10 @@ from knowledge_bot_service.store.origins import (
 )
 from knowledge_bot_service.store.sources import StoredSource
 from knowledge_bot_service.web.endpoints import (
-    EACH_ONCE,
     FORM,
     JSON,
     KEY,
+    PLAIN_QUERY,
     KeyOf,
     ServiceOf,
     sent_text,
@@ -70,7 +70,7 @@ class _Nothing(BaseModel):
 
 _syncing = APIRouter(
     prefix=f"{PREFIX}/sync",
-    dependencies=[KEY, EACH_ONCE],
+    dependencies=[KEY, PLAIN_QUERY],
     responses=described(400, 401, 402, 403, 404, 409, 412, 413),
 )
 

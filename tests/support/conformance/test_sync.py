@@ -259,14 +259,16 @@ def test_puts_at_once(kit: Kit) -> None:
 
 
 def test_adopted(kit: Kit) -> None:
-    """A key that is new takes over the one source that is the same and belongs to no origin."""
-    origin, other = kit.origin(), kit.origin()
-    for copies, outcomes in ((1, ("adopted", "created")), (2, ("created", "created"))):
+    """A key that is new takes over one source that is the same and belongs to no origin."""
+    origins = [kit.origin() for _ in range(3)]
+    for copies in (1, 2):
         text = kit.text()
-        made = [kit.add(text).done()["id"] for _ in range(copies)]
-        for of, wanted in zip((origin, other), outcomes, strict=True):
-            source = outcome(put(kit, of, f"{copies}.md", **text), wanted)
+        made = {kit.add(text).done()["id"] for _ in range(copies)}
+        for number, origin in enumerate(origins):
+            wanted = "adopted" if number < copies else "created"
+            source = outcome(put(kit, origin, f"{copies}.md", **text), wanted)
             assert (source["id"] in made) == (wanted == "adopted"), "it is another source"
+            made -= {source["id"]}
 
 
 def test_source_deleted(kit: Kit) -> None:
