@@ -4,6 +4,8 @@
 step, in memory or in a database.
 """
 
+import functools
+import logging
 import os
 import threading
 import time
@@ -11,9 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
-from weakref import WeakKeyDictionary
 
-from knowledge_bot._client import Client
 from knowledge_bot._database import Connection, Database, DatabaseError, Session
 from knowledge_bot._endpoints import check_number
 from knowledge_bot.errors import ConfigurationError
@@ -23,7 +23,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+logger: logging.Logger = logging.getLogger("knowledge_bot.conversations")
+
 _DAY: Final = 86_400  # seconds
+
+# How many conversations a process remembers, some hundred bytes each.
+_OF_PROCESS: Final = 100_000
 
 
 class HeadsError(DatabaseError):
@@ -108,17 +113,14 @@ class Heads:
         return _heads, self._made_of
 
     @classmethod
-    def of(cls, client: Client) -> "Heads":
-        """Return the heads of a client's conversations in this process.
+    @functools.cache
+    def of_process(cls) -> "Heads":
+        """Return the heads of this process: of every service, whichever client asks.
 
-        Args:
-            client: each has heads of its own, which are dropped with it.
+        A conversation belongs to a service, and not to the object that asked last; the same list
+        goes on in it with another timeout, another client, or after many other keys.
         """
-        with _of_clients_lock:
-            heads = _of_clients.get(client)
-            if heads is None:
-                heads = _of_clients[client] = cls()
-            return heads
+        return cls(remembered=_OF_PROCESS)
 
     @property
     def shared(self) -> bool:
@@ -183,9 +185,6 @@ _asked_at: "ContextVar[float]" = ContextVar("asked_at")
 _threads_lock = threading.Lock()
 os.register_at_fork(after_in_child=lambda: globals().update(_threads_lock=threading.Lock()))
 
-_of_clients: "WeakKeyDictionary[Client, Heads]" = WeakKeyDictionary()
-_of_clients_lock = threading.Lock()
-
 
 class _InProcess:
     name = ""
@@ -194,6 +193,7 @@ class _InProcess:
         self._heads: OrderedDict[Thread, Head] = OrderedDict()
         self._of_said: dict[tuple[str, str], Thread] = {}
         self._remembered = remembered
+        self._warned = False
         self._lock = threading.Lock()
 
     def find(self, service: str, said: str) -> tuple[str, str | None] | None:
@@ -215,7 +215,17 @@ class _InProcess:
                     self._of_said[thread[0], head.said] = thread
                 if len(self._heads) > self._remembered:
                     self._forget(*next(iter(self._heads.items())))
+                    self._warn_once()
             return head
+
+    def _warn_once(self) -> None:
+        if not self._warned:
+            self._warned = True
+            logger.warning(
+                "More than %d conversations are under way, so the oldest are forgotten: a list "
+                "that continues one is taken at its word. Heads in a database forget none",
+                self._remembered,
+            )
 
     def _forget(self, thread: Thread, head: Head | None) -> None:
         self._heads.pop(thread, None)

@@ -352,7 +352,7 @@ class ChatKnowledgeBot(AskedOnce[LanguageModelInput, AIMessage], BaseChatModel, 
         return bot_id, said_in(messages, bot_id), how
 
     def _conversations(self) -> Conversations:
-        heads = Heads.of(self._sync) if self.heads is None else self.heads
+        heads = Heads.of_process() if self.heads is None else self.heads
         return Conversations(heads, self.history, self.on_fork)
 
     @override

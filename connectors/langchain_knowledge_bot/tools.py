@@ -215,7 +215,7 @@ class KnowledgeBotTool(AskedOnce[str | dict[str, Any] | ToolCall, Any], BaseTool
             raise ToolException(str(error)) from error
 
     def _conversations(self) -> Conversations:
-        heads = Heads.of(self._sync) if self.heads is None else self.heads
+        heads = Heads.of_process() if self.heads is None else self.heads
         return Conversations(heads)
 
     def _result(self, reply: Reply) -> tuple[str, dict[str, Any]]:

@@ -285,7 +285,7 @@ class KnowledgeBotLLM(LLM):
         return said, {"conversation_id": conversation_id, "question": question}
 
     def _conversations(self) -> Conversations:
-        return Conversations(Heads.of(self.clients.blocking), self.history)
+        return Conversations(Heads.of_process(), self.history)
 
     def _ask(self, asking: _Asking) -> Message:
         said, how = asking

@@ -68,7 +68,7 @@ def asked(request, service, client):
     """`asked(messages, **options)`: the list with the answer."""
 
     def ask(messages, heads=None, history="transcript", on_fork="new", recognise=None, **options):
-        conversations = Conversations(heads or Heads.of(client), history, on_fork, recognise)
+        conversations = Conversations(heads or Heads.of_process(), history, on_fork, recognise)
         if request.param == "sync":
             reply = conversations.ask(client, "bot_1", messages, **options)
         else:
@@ -353,9 +353,18 @@ def test_a_conversation_that_was_silent_for_too_many_days_is_forgotten(asked, sh
     assert conversation_of(asked([*fresh, user("2")], Heads(shared))) == conversation_of(fresh)
 
 
-def test_each_client_has_heads_of_its_own(service, client):
-    with Client(KEY, URL, transport=service.transport) as another:
-        assert Heads.of(client) is Heads.of(client) is not Heads.of(another)
+# Another client, as frameworks make one for each request, or after many other accounts.
+@pytest.mark.parametrize("options", [{}, {"timeout": 30}, {"max_retries": 0}], ids=str)
+def test_a_fork_is_one_whichever_client_sends_it(service, client, options):
+    heads = Heads.of_process()
+    with Client(KEY, URL, transport=service.transport, **options) as another:
+        for key in range(70):
+            with Client(f"key-{key}", URL, transport=service.transport) as other:
+                Conversations(heads).ask(other, "bot_1", [user("hello")])
+        trunk = [user("one"), as_said(Conversations(heads).ask(client, "bot_1", [user("one")]))]
+        Conversations(heads).ask(client, "bot_1", [*trunk, user("on")])
+        fork = as_said(Conversations(heads).ask(another, "bot_1", [*trunk, user("otherwise")]))
+    assert fork.place.conversation_id != conversation_of(trunk)
 
 
 def test_heads_pickle_with_their_address(tmp_path, asked):

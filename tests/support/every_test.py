@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, settings
 from calls import KEY
 from knowledge_bot import Client
 from knowledge_bot._extensions import announced_by
+from knowledge_bot.conversations import Heads
 from knowledge_bot.testing import MemoryService
 from scripted_server import Reply, ScriptedServer
 
@@ -77,6 +78,7 @@ def fields(service: MemoryService) -> Iterator[dict[str, str]]:
 def another_service_at_the_same_port() -> None:
     """What one test's service announced is not believed of the next one that has its port."""
     announced_by.cache_clear()
+    Heads.of_process.cache_clear()
 
 
 @pytest.fixture
