@@ -13,6 +13,7 @@ For each error of the client there is one with `Chat` in front of its name: `Cha
 `PassingChatError`, an `UnknownDeliveryError`, or neither.
 """
 
+import functools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core import exceptions as langchain
 from langchain_core.callbacks.manager import BaseRunManager
 from langchain_core.exceptions import ModelError
-from langchain_core.runnables import Runnable, RunnableWithFallbacks
+from langchain_core.runnables import Runnable, RunnableSerializable, RunnableWithFallbacks
 from langchain_core.runnables.utils import Input, Output
 from typing_extensions import override
 
@@ -144,7 +145,11 @@ def asking(run: BaseRunManager | None, *, alone: bool = True) -> Iterator[None]:
 
 
 class AskedOnce(Runnable[Input, Output]):
-    """A runnable whose wrappers ask again only where the service has not acted."""
+    """A runnable that nobody asks again unless the service has not acted, whatever wraps it.
+
+    What the framework wraps around it is one as well, so that retries and fallbacks keep to this in
+    any order and around each other. A sequence (`prompt | bot`) is not: add them to the bot in it.
+    """
 
     @override
     def with_retry(
@@ -157,7 +162,10 @@ class AskedOnce(Runnable[Input, Output]):
                 service has not acted and may do so later.
             **options: `stop_after_attempt` and the others of `Runnable.with_retry`.
         """
-        return super().with_retry(retry_if_exception_type=retry_if_exception_type, **options)
+        retried: Runnable[Input, Output] = _asked_once(
+            super().with_retry(retry_if_exception_type=retry_if_exception_type, **options)
+        )
+        return retried
 
     @override
     def with_fallbacks(
@@ -176,6 +184,51 @@ class AskedOnce(Runnable[Input, Output]):
                 outcome, so that two may have been asked.
             **options: `exception_key` of `Runnable.with_fallbacks`.
         """
-        return super().with_fallbacks(
-            fallbacks, exceptions_to_handle=exceptions_to_handle, **options
+        falling_back: RunnableWithFallbacks[Input, Output] = _asked_once(
+            super().with_fallbacks(fallbacks, exceptions_to_handle=exceptions_to_handle, **options)
         )
+        return falling_back
+
+
+def _wrapping(name: str) -> Any:
+    """Return a method that wraps as the framework's does, in what is asked once as well."""
+
+    def wrap(self: Any, *arguments: Any, **options: Any) -> Any:
+        return _asked_once(getattr(super(AskedOnce, self), name)(*arguments, **options))
+
+    return functools.wraps(getattr(RunnableSerializable, name))(wrap)
+
+
+# Whatever of a runnable returns it with something around it. They keep the framework's types.
+for _name in (
+    "bind",
+    "configurable_alternatives",
+    "configurable_fields",
+    "map",
+    "with_alisteners",
+    "with_config",
+    "with_listeners",
+    "with_types",
+):
+    setattr(AskedOnce, _name, _wrapping(_name))
+
+
+@functools.cache
+def _kind_asked_once(kind: Any) -> Any:
+    """Make the class of a wrapper of the framework that is asked once; it is stored as that."""
+    return type(kind)(
+        f"{kind.__name__}AskedOnce",
+        (AskedOnce, kind),
+        {
+            "__doc__": f"What is asked once, as the framework's `{kind.__name__}` wraps it.",
+            "__module__": __name__,
+            "__reduce_ex__": lambda self, _: (_asked_once, (kind(**dict(self)),)),
+            "lc_id": classmethod(lambda _: kind.lc_id()),
+        },
+    )
+
+
+def _asked_once(made: Any) -> Any:
+    """Return a wrapper of the framework as one that is asked once."""
+    kind: Any = type(made)
+    return made if isinstance(made, AskedOnce) else _kind_asked_once(kind)(**dict(made))

@@ -1,10 +1,12 @@
 """LangGraph's default `RetryPolicy`: it asks again where that is safe, and nowhere else."""
 
+import inspect
 import pickle
 import warnings
 
 import pytest
 from langchain_core.messages import AIMessage
+from langchain_core.runnables import ConfigurableField
 from langchain_core.tools import ToolException
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
@@ -94,28 +96,68 @@ def runnable(kind, fields, bot_id="bot_1"):
     return kind(bot_id=bot_id, max_retries=0, **fields, **more)
 
 
-@RUNNABLES
-def test_no_wrapper_asks_again_what_the_service_may_have(fields, service, kind, asked):
-    service.fail_next(times=3)
-    asking = runnable(kind, fields)
-    again = asking.with_retry(wait_exponential_jitter=False, stop_after_attempt=3)
-    with pytest.raises(RuntimeError):
-        again.invoke(asked)
-    with pytest.raises(RuntimeError):
-        asking.with_fallbacks([runnable(kind, fields, "bot_2")]).invoke(asked)
-    assert contents(service) == ["When?", "When?"]
+# How each of a runnable's methods is called that returns it with something around it.
+WRAPPINGS = {
+    "bind": lambda one: one.bind(),
+    "configurable_alternatives": lambda one: one.configurable_alternatives(
+        ConfigurableField(id="which"), other=one
+    ),
+    "configurable_fields": lambda one: one.configurable_fields(tags=ConfigurableField(id="tags")),
+    "map": lambda one: one.map(),
+    "with_alisteners": lambda one: one.with_alisteners(),
+    "with_config": lambda one: one.with_config(tags=["x"]),
+    "with_fallbacks": lambda one: one.with_fallbacks([one]),
+    "with_listeners": lambda one: one.with_listeners(),
+    "with_retry": lambda one: one.with_retry(**AT_ONCE),
+    "with_types": lambda one: one.with_types(),
+}
+AT_ONCE = {"wait_exponential_jitter": False, "stop_after_attempt": 3}
+
+# These return a sequence, of which the runnable is a part, or raise for a bot.
+OTHERS = {"__or__", "__ror__", "assign", "pick", "pipe", "bind_tools", "with_structured_output"}
 
 
+def test_every_method_of_the_framework_that_wraps_is_in_the_table():
+    kinds = (ChatKnowledgeBot, KnowledgeBotRetriever, KnowledgeBotTool)
+    methods = {
+        name
+        for kind in kinds
+        for name, method in inspect.getmembers(kind, inspect.isfunction)
+        if "Runnable" in str(inspect.signature(method).return_annotation)
+        and not name.startswith("_abc")
+    }
+    assert methods - OTHERS == WRAPPINGS.keys()
+
+
+@pytest.mark.parametrize("way", ["with_retry", "with_fallbacks"])
+@pytest.mark.parametrize("inner", WRAPPINGS)
 @RUNNABLES
-def test_every_wrapper_asks_again_what_the_service_refused_for_now(fields, service, kind, asked):
+def test_no_wrapper_asks_again_what_the_service_may_have(  # noqa: PLR0917
+    fields, service, kind, asked, inner, way
+):
+    service.fail_next(times=9)
+    wrapped = WRAPPINGS[way](WRAPPINGS[inner](runnable(kind, fields)))
+    twins = [] if "listeners" in inner else [pickle.loads(pickle.dumps(wrapped))]
+    for one in (wrapped, *twins):  # the framework's listeners are functions that no pickle holds
+        service.requests.clear()
+        with pytest.raises(RuntimeError):
+            one.invoke([asked] if inner == "map" else asked)
+        assert contents(service) == ["When?"]
+
+
+@pytest.mark.parametrize("inner", sorted(WRAPPINGS.keys() - {"with_retry", "with_fallbacks"}))
+@RUNNABLES
+def test_every_wrapper_asks_again_what_the_service_refused_for_now(
+    fields, service, kind, asked, inner
+):
+    wrapped = WRAPPINGS[inner](runnable(kind, fields))
+    other = runnable(kind, fields, "bot_2")
+    given = [asked] if inner == "map" else asked
     service.fail_next(429, times=2)
-    asking = runnable(kind, fields)
-    again = asking.with_retry(wait_exponential_jitter=False, stop_after_attempt=2)
-    with pytest.raises((KnowledgeBotError, ToolException)):
-        again.invoke(asked)
+    wrapped.with_retry(**AT_ONCE).invoke(given)
     service.fail_next(429)
-    assert "bot_2" in str(asking.with_fallbacks([runnable(kind, fields, "bot_2")]).invoke(asked))
-    assert len(contents(service)) == 4
+    assert "bot_2" in str(wrapped.with_fallbacks([WRAPPINGS[inner](other)]).invoke(given))
+    assert len(contents(service)) == 3 + 2
 
 
 def test_of_several_bots_none_is_asked_again_with_the_one_that_failed(fields, service):
