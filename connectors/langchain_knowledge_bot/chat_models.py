@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
+from uuid import uuid4
 
 from langchain_core.caches import BaseCache
 from langchain_core.callbacks import (
@@ -27,11 +28,11 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from langchain_core.rate_limiters import BaseRateLimiter
 from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
-from pydantic import AliasChoices, ConfigDict, Field, model_validator
+from pydantic import AliasChoices, ConfigDict, Field, PrivateAttr, model_validator
 from typing_extensions import Unpack, override
 
 from knowledge_bot import ConfigurationError, __version__
-from knowledge_bot.adapters import API_KEY_VARIABLE
+from knowledge_bot.adapters import API_KEY_VARIABLE, identifier
 from knowledge_bot.adapters.retrieval import Answer
 from knowledge_bot.adapters.settings import WITHOUT_EFFECT, WithoutEffect, with_effect
 from knowledge_bot.conversations import (
@@ -235,10 +236,16 @@ class ChatKnowledgeBot(AskedOnce[LanguageModelInput, AIMessage], BaseChatModel, 
     conversation_id: str | None = None
     history: History = "transcript"
     on_fork: OnFork = "new"
-    question: Callable[[Sequence[BaseMessage]], str] | None = Field(default=None, exclude=True)
+    question: Callable[[Sequence[BaseMessage]], str] | None = Field(
+        default=None, exclude=True, frozen=True
+    )
     heads: HeadsField = None
     stop: list[str] | None = None
     cache: BaseCache | bool | None = Field(default=False, exclude=True)
+
+    # What a function returns cannot be told from its name, so its answers are cached for the object
+    # that has it, and its copies.
+    _of_question: str = PrivateAttr(default_factory=lambda: uuid4().hex)
 
     if TYPE_CHECKING:
 
@@ -263,6 +270,13 @@ class ChatKnowledgeBot(AskedOnce[LanguageModelInput, AIMessage], BaseChatModel, 
         if "bot_id" in fields and "model" in fields:
             raise ConfigurationError.of("bot_id, model", "both name the bot; pass one of them")
         return with_effect(fields, inside=FRAMEWORKS)
+
+    @model_validator(mode="after")
+    def _check_ids(self) -> Self:
+        identifier("bot_id", self.bot_id, "bot_")
+        if self.conversation_id is not None:
+            identifier("conversation_id", self.conversation_id, "conv_")
+        return self
 
     @model_validator(mode="after")
     def _set_knowledge_bot_version(self) -> Self:
@@ -365,8 +379,11 @@ class ChatKnowledgeBot(AskedOnce[LanguageModelInput, AIMessage], BaseChatModel, 
     ) -> Runnable[LanguageModelInput, AIMessage]:
         """Raise NotImplementedError: a bot calls no tools.
 
-        The framework's `with_structured_output` and agents bind a schema as a tool.
+        The framework's `with_structured_output` and agents bind a schema as a tool. Without a tool
+        there is nothing to bind.
         """
+        if not tools:
+            return self
         raise NotImplementedError(_NO_TOOLS)
 
     @override
@@ -407,7 +424,7 @@ class ChatKnowledgeBot(AskedOnce[LanguageModelInput, AIMessage], BaseChatModel, 
             "conversation_id": self.conversation_id,
             "history": self.history,
             "on_fork": self.on_fork,
-            "question": self.question,
+            "question": self.question is not None,
             "stop": self.stop,
         }
 
@@ -416,6 +433,7 @@ class ChatKnowledgeBot(AskedOnce[LanguageModelInput, AIMessage], BaseChatModel, 
         # A cache's key. The default leaves out what comes from the environment or a client, so two
         # services or two accounts would share their answers.
         named = {**self._identifying_params, "account": self._account, "stop": stop or self.stop}
+        named["question"] = None if self.question is None else self._of_question
         return str(sorted({**named, **kwargs}.items()))
 
     @override
@@ -454,7 +472,8 @@ def _check(arguments: Mapping[str, Any]) -> None:
     Raises:
         TypeError: an argument is unknown.
     """
-    unknown = arguments.keys() - WITHOUT_EFFECT - set(_CALL_ARGUMENTS)
+    nothing_to_call = {name for name in _TOOL_ARGUMENTS if not arguments.get(name)}
+    unknown = arguments.keys() - WITHOUT_EFFECT - set(_CALL_ARGUMENTS) - nothing_to_call
     if unknown:
         instead = f" {_NO_TOOLS}." if unknown.intersection(_TOOL_ARGUMENTS) else ""
         raise TypeError(

@@ -1,6 +1,7 @@
 """How the classes of this package reach the service: the fields that they share."""
 
 import hashlib
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Self, TypeAlias, TypedDict
 
 from langchain_core.utils import from_env, secret_from_env
@@ -15,6 +16,7 @@ from pydantic import (
     model_validator,
 )
 from pydantic_core import InitErrorDetails
+from typing_extensions import override
 
 from knowledge_bot import AsyncClient, Client, ConfigurationError
 from knowledge_bot.adapters import API_KEY_VARIABLE, BASE_URL_VARIABLE
@@ -54,13 +56,18 @@ HeadsField: TypeAlias = Annotated[
 """A field for `Heads`; takes them or their address."""
 
 
+def _or_default(default: float) -> Callable[[Any], Any]:
+    """Take None for what it is with other models: the default."""
+    return lambda given: default if given is None else given
+
+
 class ClientFields(TypedDict, total=False):
     """The fields of a `ClientMixin`, for type checkers."""
 
     api_key: SecretStr | str | None
     base_url: str | None
-    timeout: float
-    max_retries: int
+    timeout: float | None
+    max_retries: int | None
     client: Client | None
     async_client: AsyncClient | None
 
@@ -70,8 +77,9 @@ class ClientMixin(BaseModel):
 
     Objects with the same key, address and settings share their clients, which need not be closed:
     `configurable_fields` may change any of these for a call, and existing connections are reused.
-    With a client of the user's, the fields are those of that client. A pickled object contains the
-    API key.
+    With a client of the user's, the fields are those of that client. They cannot be assigned, since
+    a copy of the connection would stay with the old ones; `model_copy` connects anew. A pickled
+    object contains the API key.
 
     Raises:
         pydantic.ValidationError: no key or no base URL, or a field is unknown or wrong. It is a
@@ -84,23 +92,25 @@ class ClientMixin(BaseModel):
     )
 
     api_key: SecretStr | None = Field(
-        default_factory=secret_from_env(API_KEY_VARIABLE, default=None)
+        default_factory=secret_from_env(API_KEY_VARIABLE, default=None), frozen=True
     )
     """The key; by default `KNOWLEDGE_BOT_API_KEY`."""
 
-    base_url: str | None = Field(default_factory=from_env(BASE_URL_VARIABLE, default=None))
+    base_url: str | None = Field(
+        default_factory=from_env(BASE_URL_VARIABLE, default=None), frozen=True
+    )
     """The service's address; by default `KNOWLEDGE_BOT_BASE_URL`."""
 
-    timeout: float = 60.0
-    """Seconds to wait for a connection, and again for the answer after sending."""
+    timeout: Annotated[float, BeforeValidator(_or_default(60.0))] = Field(60.0, frozen=True)
+    """Seconds to wait for a connection, and again for the answer after sending; None: 60."""
 
-    max_retries: int = 2
-    """How many times a request is retried if that cannot duplicate anything."""
+    max_retries: Annotated[int, BeforeValidator(_or_default(2))] = Field(2, frozen=True)
+    """How many times a request is retried if that cannot duplicate anything; None: twice."""
 
-    client: Client | None = Field(default=None, exclude=True)
+    client: Client | None = Field(default=None, exclude=True, frozen=True)
     """A client to use instead of a key, an address and the settings."""
 
-    async_client: AsyncClient | None = Field(default=None, exclude=True)
+    async_client: AsyncClient | None = Field(default=None, exclude=True, frozen=True)
     """The client of asynchronous calls; by default one with the settings of `client`. Required if
     `client` sends with its own `http_client`."""
 
@@ -122,6 +132,19 @@ class ClientMixin(BaseModel):
             super().__init__(**fields)
         except ValidationError as error:
             raise _without_values(error) from None
+
+    @override
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Return a copy; with changed fields it is made anew, and so connects as they say.
+
+        Raises:
+            pydantic.ValidationError: a field is unknown or cannot be used.
+        """
+        copied = super().model_copy(deep=deep)
+        if not update:
+            return copied
+        kept = {name: getattr(copied, name) for name in self.model_fields_set}
+        return type(self)(**{**kept, **update})
 
     @model_validator(mode="after")
     def _connect(self) -> Self:

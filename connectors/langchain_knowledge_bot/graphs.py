@@ -3,13 +3,14 @@
 LangGraph is only imported here; a tool that starts a conversation for each question needs none.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any
 
-from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.messages import BaseMessage, ToolMessage
 from langgraph.prebuilt import InjectedState
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, create_model
 
+from knowledge_bot import ConfigurationError
 from knowledge_bot.conversations import Place, Said
 
 
@@ -23,6 +24,14 @@ class FollowingQuestion(BaseModel):
     """The graph's state; LangGraph's `ToolNode` passes it, and no model sees it."""
 
 
+def with_state(schema: type[BaseModel]) -> type[BaseModel]:
+    """Return a schema that `ToolNode` passes the graph's state to as well."""
+    if "state" in schema.model_fields:
+        return schema
+    field: Any = (Annotated[Any, InjectedState], None)
+    return create_model(schema.__name__, __base__=schema, __doc__=schema.__doc__, state=field)
+
+
 def asked_before(state: Any, bot_id: str) -> list[Said]:
     """Return the answered questions to a bot in a graph's state, with their answers.
 
@@ -30,27 +39,36 @@ def asked_before(state: Any, bot_id: str) -> list[Said]:
     after a restart or in another worker, has asked exactly what its messages say.
 
     Args:
-        state: messages, or a mapping or an object that has them as `messages`.
+        state: messages, or a mapping or an object that has them under any name.
         bot_id: the bot.
+
+    Raises:
+        ConfigurationError: the state has no messages.
     """
-    questions: dict[str, str] = {}
     said: list[Said] = []
     for message in _messages(state):
-        if isinstance(message, AIMessage):
-            for call in message.tool_calls:
-                questions[call["id"] or ""] = str(call["args"].get("question", ""))
-        elif isinstance(message, ToolMessage) and isinstance(message.artifact, Mapping):
-            artifact, question = message.artifact, questions.get(message.tool_call_id)
-            place = Place.of(artifact) if artifact.get("bot_id") == bot_id else None
-            if question is not None and place is not None:
-                said.append(Said("user", question))
-                said.append(Said("assistant", str(artifact.get("answer", "")), place=place))
+        artifact = message.artifact if isinstance(message, ToolMessage) else None
+        if not isinstance(artifact, Mapping) or artifact.get("bot_id") != bot_id:
+            continue
+        place, question = Place.of(artifact), artifact.get("question")
+        if place is not None and isinstance(question, str):
+            said.append(Said("user", question))
+            said.append(Said("assistant", str(artifact.get("answer", "")), place=place))
     return said
 
 
-def _messages(state: Any) -> Iterable[Any]:
-    if isinstance(state, list):
-        return state
-    if isinstance(state, Mapping):
-        return state.get("messages") or []
-    return getattr(state, "messages", None) or []
+def _messages(state: Any) -> list[Any]:
+    """Return a state's messages: those by that name, or else under the graph's own name."""
+    if isinstance(state, list) or state is None:
+        return state or []
+    named = state if isinstance(state, Mapping) else vars(state)
+    several = [named.get("messages"), *named.values()]
+    found = (each for each in several if isinstance(each, list) and each)
+    for each in found:
+        if all(isinstance(one, BaseMessage) for one in each):
+            return each
+    raise ConfigurationError.of(
+        "conversation",
+        '"continue" reads the agent\'s messages, and the state that it was given holds '
+        f"none, but {', '.join(map(str, named)) or 'nothing'}. Nothing was sent",
+    )

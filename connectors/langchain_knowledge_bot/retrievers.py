@@ -12,6 +12,7 @@ from pydantic import PositiveInt, model_validator
 from typing_extensions import Unpack, override
 
 from knowledge_bot import ConfigurationError
+from knowledge_bot.adapters import check_number
 from knowledge_bot.adapters.retrieval import Retrieval, Retrieved, bots_named
 from langchain_knowledge_bot.clients import ClientFields, ClientMixin
 from langchain_knowledge_bot.model_errors import AskedOnce, asking
@@ -71,9 +72,9 @@ class KnowledgeBotRetriever(AskedOnce[str, list[Document]], BaseRetriever, Clien
         Of a passage `source`: the source's name, `source_id`, `url`, `revision` and `passage_id`
         (also the document's id, the same in every search until the source changes). Nothing in it
         is the question's or the bot's, so equal passages are equal documents: a union, a fusion or
-        an index takes them for one. Of an answer `bot_id`, and `source`: the names of the answer's
-        sources, separated by commas; the document's id is the message's. What is not known is left
-        out, and all values are texts, as vector stores want them.
+        an index takes them for one. Of an answer `bot_id`, `passage_id` (equal answers of a bot
+        have the same one), and `source`: the names of the answer's sources, separated by commas.
+        What is not known is left out, and all values are texts, as vector stores want them.
 
     Use within a chain:
         ```python
@@ -140,8 +141,8 @@ class KnowledgeBotRetriever(AskedOnce[str, list[Document]], BaseRetriever, Clien
                 "sent",
             )
         limit = self.k if k is None else k
-        if limit is not None and limit < 1:
-            raise ConfigurationError.of("k", f"expected 1 or more, not {limit!r}. Nothing was sent")
+        if limit is not None:
+            check_number("k", limit, 1, whole=True)
         return Retrieval(
             bots_named(self.bot_id, self.bot_ids),
             limit=limit,

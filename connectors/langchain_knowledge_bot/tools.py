@@ -19,7 +19,7 @@ from typing_extensions import Unpack, override
 from knowledge_bot import Bot, Client, ConfigurationError, Delivery, KnowledgeBotError
 from knowledge_bot.adapters import identifier
 from knowledge_bot.adapters.retrieval import Answer
-from knowledge_bot.adapters.tools import tool_descriptions, tool_name, tool_names
+from knowledge_bot.adapters.tools import TOOL_NAME, tool_descriptions, tool_name, tool_names
 from knowledge_bot.conversations import Conversations, Heads, Reply, Said
 from langchain_knowledge_bot.clients import ClientFields, ClientMixin, HeadsField
 from langchain_knowledge_bot.model_errors import AskedOnce, asking
@@ -86,6 +86,8 @@ class KnowledgeBotTool(AskedOnce[str | dict[str, Any] | ToolCall, Any], BaseTool
             The tool's name; by default made of the bot's id.
         description: str
             What the agent reads to choose the tool: describe what the bot knows.
+        args_schema: type[BaseModel] | dict
+            What an agent fills in, with a field `question`; for example to describe it better.
         conversation: "new" | "continue"
             Whether a question starts a conversation, or continues the one in which this tool last
             answered, by the agent's messages. The latter needs LangGraph's `ToolNode`, which agents
@@ -114,10 +116,11 @@ class KnowledgeBotTool(AskedOnce[str | dict[str, Any] | ToolCall, Any], BaseTool
         ```
 
     Invoke with a tool call:
-        The message's `artifact` is a dict of `answer`, `bot_id`, `conversation_id`, `message_id`,
-        `created_at` in Unix milliseconds, `sources`: the names of the answer's sources, and
-        `found`: False if the bot says that it found nothing. With `conversation="continue"` it
-        also holds `digests`, which reveal an edited history.
+        The message's `artifact` is a dict of `question`: what was really asked, `answer`, `bot_id`,
+        `conversation_id`, `message_id`, `created_at` in Unix milliseconds, `sources`: the names of
+        the answer's sources, and `found`: False if the bot says that it found nothing. With
+        `conversation="continue"` it also holds `digests`, which reveal an edited history. With
+        `response_format="content"` the answer is all there is.
 
         ```python
         call = {
@@ -152,24 +155,51 @@ class KnowledgeBotTool(AskedOnce[str | dict[str, Any] | ToolCall, Any], BaseTool
         def __init__(self, *, bot_id: str, **fields: Unpack[ToolFields]) -> None: ...
 
     @model_validator(mode="after")
-    def _name_by_the_bot(self) -> Self:
+    def _check_what_models_take(self) -> Self:
         identifier("bot_id", self.bot_id, "bot_")
-        if not self.name:
-            self.name = tool_name(self.bot_id.removeprefix("bot_"))
+        self.name = self.name or tool_name(self.bot_id.removeprefix("bot_"))
+        if not TOOL_NAME.fullmatch(self.name):
+            raise ConfigurationError.of(
+                "name",
+                f"models take 1 to 64 letters, digits, _ and -, not {self.name[:80]!r}",
+            )
+        schema: Any = self.args_schema
+        taken = (
+            schema.get("properties", {})
+            if isinstance(schema, dict)
+            else getattr(schema, "model_fields", None) or schema.__fields__  # of pydantic 1
+        )
+        if "question" not in taken:
+            raise ConfigurationError.of(
+                "args_schema", f"it needs a field `question`, and has {', '.join(taken) or 'none'}"
+            )
         return self
 
     @model_validator(mode="after")
     def _look_at_the_graph(self) -> Self:
-        if self.conversation == "continue" and self.args_schema is ToolQuestion:
-            try:
-                from langchain_knowledge_bot.graphs import FollowingQuestion
-            except ModuleNotFoundError as error:
-                raise ConfigurationError.of(
-                    "conversation",
-                    '"continue" reads the messages of an agent of LangGraph, which '
-                    "is not installed here: pip install langgraph",
-                ) from error
+        if self.conversation == "new":
+            return self
+        if self.response_format == "content":
+            raise ConfigurationError.of(
+                "response_format", 'conversation="continue" reads the artifacts of its answers'
+            )
+        try:
+            from langchain_knowledge_bot.graphs import FollowingQuestion, with_state
+        except ModuleNotFoundError as error:
+            raise ConfigurationError.of(
+                "conversation",
+                '"continue" reads the messages of an agent of LangGraph, which '
+                "is not installed here: pip install langgraph",
+            ) from error
+        schema: Any = self.args_schema
+        if schema is ToolQuestion:
             self.args_schema = FollowingQuestion
+        elif isinstance(schema, type) and issubclass(schema, BaseModel):
+            self.args_schema = with_state(schema)
+        else:
+            raise ConfigurationError.of(
+                "args_schema", 'conversation="continue" takes a class of pydantic 2'
+            )
         return self
 
     @override
@@ -178,10 +208,10 @@ class KnowledgeBotTool(AskedOnce[str | dict[str, Any] | ToolCall, Any], BaseTool
         question: str,
         state: Any = None,
         run_manager: CallbackManagerForToolRun | None = None,
-    ) -> tuple[str, dict[str, Any]]:
+    ) -> str | tuple[str, dict[str, Any]]:
         said = self._said(question, state)
         with asking(run_manager), self._for_the_agent():
-            return self._result(self._conversations().ask(self._sync, self.bot_id, said))
+            return self._result(question, self._conversations().ask(self._sync, self.bot_id, said))
 
     @override
     async def _arun(
@@ -189,11 +219,12 @@ class KnowledgeBotTool(AskedOnce[str | dict[str, Any] | ToolCall, Any], BaseTool
         question: str,
         state: Any = None,
         run_manager: AsyncCallbackManagerForToolRun | None = None,
-    ) -> tuple[str, dict[str, Any]]:
+    ) -> str | tuple[str, dict[str, Any]]:
         said = self._said(question, state)
         with asking(run_manager), self._for_the_agent():
             client = self._awaiting_client()
-            return self._result(await self._conversations().aask(client, self.bot_id, said))
+            reply = await self._conversations().aask(client, self.bot_id, said)
+            return self._result(question, reply)
 
     def _said(self, question: str, state: Any) -> list[Said]:
         if not question.strip():
@@ -218,11 +249,15 @@ class KnowledgeBotTool(AskedOnce[str | dict[str, Any] | ToolCall, Any], BaseTool
         heads = Heads.of_process() if self.heads is None else self.heads
         return Conversations(heads)
 
-    def _result(self, reply: Reply) -> tuple[str, dict[str, Any]]:
-        # Plain values: a checkpoint restores other classes as dicts.
-        text, read = reply.message.answer, Answer.of(reply.message).as_dict(self.bot_id)
+    def _result(self, question: str, reply: Reply) -> str | tuple[str, dict[str, Any]]:
+        text = reply.message.answer
+        if self.response_format == "content":
+            return text
+        # Plain values: a checkpoint restores other classes as dicts. The question is the one that
+        # was asked: a call in the agent's message may have been edited on its way here.
+        asked = {"question": question, "answer": text}
         kept = reply.kept() if self.conversation == "continue" else {}
-        return text, {"answer": text, **read, **kept}
+        return text, {**asked, **Answer.of(reply.message).as_dict(self.bot_id), **kept}
 
 
 class ToolkitFields(ConversationFields, total=False):

@@ -26,8 +26,9 @@ class KnowledgeBotRetriever(BaseRetriever):
 
     Elsewhere every bot is asked, in a conversation of its own. The passages that its answer names
     are then the nodes, or the answer if it names none; the score is 1.0, since there is none and
-    postprocessors drop nodes without one. An answer's metadata are `bot_id`, and `source`: the
-    names of its sources, separated by commas.
+    postprocessors drop nodes without one. An answer's metadata are `bot_id`, `passage_id`
+    (equal answers of a bot have the same one), and `source`: the names of its sources, separated by
+    commas.
 
     Of the metadata only `source` is embedded and shown to a model.
 

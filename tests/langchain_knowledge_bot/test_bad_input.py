@@ -60,7 +60,7 @@ def test_messages_that_cannot_be_sent(invoke, bot, service, messages, expected):
     ("arguments", "expected"),
     [
         ({"conversatoin_id": "conv_1"}, "no argument 'conversatoin_id'.*conversation_id"),
-        ({"tools": []}, "KnowledgeBotTool"),
+        ({"tools": [{"type": "function"}]}, "KnowledgeBotTool"),
         ({"response_format": {}}, "no argument 'response_format'"),
     ],
     ids=str,

@@ -153,6 +153,23 @@ def test_answers_are_cached_on_demand_and_for_the_same_service(invoke, fields, s
     assert len(received(service)) == 4
 
 
+def test_what_a_function_finds_is_cached_for_the_object_that_has_it(invoke, fields, service):
+    cache = InMemoryCache()
+    bots = [
+        ChatKnowledgeBot(bot_id="bot_1", cache=cache, question=lambda _, day=day: day, **fields)
+        for day in ("Monday?", "Tuesday?")
+    ]
+    for bot in (*bots, *bots, bots[0].model_copy()):
+        invoke(bot, "one")
+    assert contents(service) == ["Monday?", "Tuesday?"]
+    assert "0x" not in f"{vars(cache)} {bots[0]._identifying_params}"
+
+
+def test_where_there_is_nothing_to_call_a_bot_is_bound_to_nothing(invoke, bot):
+    assert bot.bind_tools([]) is bot
+    assert invoke(bot.bind(tools=[], tool_choice=None), "one").content == "<answer 1> of bot_1"
+
+
 def test_tokens_are_estimated_for_trimming(bot):
     assert 0 < bot.get_num_tokens_from_messages([HumanMessage("How long is the loan?")]) < 20
     assert 0 < bot.get_num_tokens("How long is the loan?") < 20

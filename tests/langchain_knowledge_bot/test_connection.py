@@ -51,6 +51,20 @@ def test_a_client_and_another_key_do_not_go_together():
         KnowledgeBotRetriever(bot_id="bot_1", async_client=AsyncClient(KEY, ELSEWHERE))
 
 
+def test_a_copy_with_another_key_asks_with_it_and_none_is_assigned(invoke, fields, service):
+    bot = ChatKnowledgeBot(bot_id="bot_1", **fields)
+    invoke(bot.model_copy(update={"api_key": SecretStr("another-key")}), QUESTION)
+    invoke(bot.model_copy(update={"timeout": None, "max_retries": None}), QUESTION)
+    assert [one.headers["x-api-key"] for one in service.requests] == ["another-key", KEY]
+    for name in ("api_key", "base_url", "timeout", "max_retries", "client", "async_client"):
+        with pytest.raises(ValidationError, match="frozen"):
+            setattr(bot, name, None)
+    with pytest.raises(ValidationError, match="leave out api_key="):
+        ChatKnowledgeBot(bot_id="bot_1", client=Client(KEY, ELSEWHERE)).model_copy(
+            update={"api_key": SecretStr("another-key")}
+        )
+
+
 def test_configurable_fields_may_change_the_key(invoke, fields, service):
     runnable = KnowledgeBotRetriever(bot_id="bot_1", **fields).configurable_fields(
         api_key=ConfigurableField(id="key")

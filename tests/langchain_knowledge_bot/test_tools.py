@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from pydantic import BaseModel, Field
 
 from calls import KEY
 from knowledge_bot import (
@@ -29,6 +30,7 @@ def test_the_answer_is_the_content_and_a_plain_dict_the_artifact(invoke, tool, s
     message = invoke(tool, CALL)
     assert message.content == "<answer 2> of bot_1"
     assert message.artifact == {
+        **QUESTION,
         "answer": "<answer 2> of bot_1",
         "bot_id": "bot_1",
         "conversation_id": list(service.conversations)[1],
@@ -38,6 +40,38 @@ def test_the_answer_is_the_content_and_a_plain_dict_the_artifact(invoke, tool, s
         "found": True,
     }
     assert len(service.conversations) == 2
+
+
+class Described(BaseModel):
+    question: str = Field(description="A question about opening hours.")
+
+
+class Named(BaseModel):
+    query: str
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"args_schema": Named},
+        {"args_schema": {"type": "object", "properties": {"query": {"type": "string"}}}},
+        {"name": "my bot!"},
+        {"name": "x" * 65},
+        {"bot_id": "col_1"},
+        {"conversation": "continue", "response_format": "content"},
+        {"conversation": "continue", "args_schema": Described.model_json_schema()},
+    ],
+    ids=str,
+)
+def test_options_that_no_agent_can_use_are_refused_when_the_tool_is_made(fields, options):
+    with pytest.raises(ValueError, match=next(iter(options)).split("_")[0] + "|response"):
+        KnowledgeBotTool(**{"bot_id": "bot_1", **fields, **options})
+
+
+def test_the_answer_alone_is_given_where_it_is_wanted_alone(invoke, fields):
+    tool = KnowledgeBotTool(bot_id="bot_1", response_format="content", **fields)
+    message = invoke(tool, CALL)
+    assert (message.content, message.artifact) == ("<answer 1> of bot_1", None)
 
 
 @pytest.mark.parametrize("status", [400, 401, 402, 429, 500])

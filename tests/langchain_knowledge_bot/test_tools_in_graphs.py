@@ -2,14 +2,16 @@
 
 import json
 import pickle
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.graph.message import add_messages
 from langgraph.prebuilt import ToolNode
+from pydantic import BaseModel, Field
 
 from knowledge_bot.conversations import Heads
 from langchain_knowledge_bot import KnowledgeBotTool, KnowledgeBotToolkit
@@ -48,6 +50,33 @@ def test_a_tool_goes_on_where_the_agent_was_with_it(invoke, tool, service):
         state = invoke(graph, {"messages": [*state["messages"], asking(question)]})
     assert heard(service) == [["When does it open?", "And on Saturdays?", "And on Sundays?"]]
     assert json.loads(json.dumps(state["messages"][-1].artifact)) == state["messages"][-1].artifact
+
+
+class Described(BaseModel):
+    question: str = Field(description="A question about opening hours.")
+
+
+@pytest.mark.parametrize("key", ["messages", "chat"])
+def test_a_tool_goes_on_with_another_schema_and_under_another_name(invoke, fields, service, key):
+    tool = KnowledgeBotTool(
+        bot_id="bot_1", conversation="continue", args_schema=Described, **fields
+    )
+    assert "opening hours" in str(convert_to_openai_tool(tool))
+    state = TypedDict("State", {key: Annotated[list, add_messages]})
+    graph = StateGraph(state).add_node("tools", ToolNode([tool], messages_key=key))
+    compiled, said = graph.add_edge(START, "tools").compile(), []
+    for question in ("one", "two"):
+        said = invoke(compiled, {key: [*said, asking(question)]})[key]
+    assert heard(service) == [["one", "two"]]
+
+
+def test_the_question_that_was_asked_is_told_and_not_the_one_that_was_edited(tool, service):
+    call = {"name": "ask_1", "args": {"question": "On Fridays?"}, "id": "1", "type": "tool_call"}
+    asked = AIMessage("", tool_calls=[{**call, "args": {"question": "On Mondays?"}}])
+    answered = graph_of(tool).invoke({"messages": [AIMessage("", tool_calls=[call])]})
+    said = [asked, answered["messages"][-1], asking("And the next day?")]
+    graph_of(tool).invoke({"messages": said})
+    assert heard(service) == [["On Fridays?", "And the next day?"]]
 
 
 def test_agents_and_bots_have_conversations_of_their_own(invoke, tool, fields, service):

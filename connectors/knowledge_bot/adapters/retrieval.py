@@ -6,6 +6,7 @@ answer itself.
 """
 
 import asyncio
+import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from typing import ClassVar, TypeVar
 
 from knowledge_bot._answers import Answer
 from knowledge_bot._client import AsyncClient, Client
-from knowledge_bot._endpoints import MOST_PASSAGES
+from knowledge_bot._endpoints import MOST_PASSAGES, identifier
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.models import Message, Passage
 
@@ -31,11 +32,12 @@ class Retrieved:
     be equal, or a fusion counts it twice. So what belongs to the question stands beside the fields.
 
     Attributes:
-        id: the passage's, which stays the same until its source changes, or the message's.
+        id: the passage's, which stays the same until its source changes; equal answers of a bot
+            have the same one.
         text: what it says.
         fields: what frameworks keep beside it: new flat values, none of them None. Of a passage
             `source`: the source's name, `source_id`, `url`, `revision` and `passage_id`; of an
-            answer `bot_id`, and `source`: the names of its sources, separated by commas.
+            answer `bot_id`, `passage_id`, and `source`: the names of its sources, with commas.
         found: whether anything was found about the question, as far as the service can tell.
         score: higher for what fits better among the passages of one search; None: there is none.
     """
@@ -121,7 +123,7 @@ def bots_named(bot_id: str | None, bot_ids: Sequence[str] | None) -> list[str]:
     """Return the bots that a retriever is made with, each once.
 
     Raises:
-        ConfigurationError: none are named, or one and several.
+        ConfigurationError: none are named, or one and several, or one is no id of a bot.
     """
     if (bot_id is None) == (bot_ids is None) or isinstance(bot_ids, str):
         raise ConfigurationError.of(
@@ -130,7 +132,7 @@ def bots_named(bot_id: str | None, bot_ids: Sequence[str] | None) -> list[str]:
     named = [bot_id] if bot_id is not None else list(dict.fromkeys(bot_ids or ()))
     if not named:
         raise ConfigurationError.of("bot_ids", "name at least one bot")
-    return named
+    return [identifier("bot_id", bot, "bot_") for bot in named]
 
 
 def retrieved(one: Passage) -> Retrieved:
@@ -150,7 +152,10 @@ def answered(bot_id: str, answer: Answer, text: str | None = None) -> Retrieved:
     """Return an answer, with a text of its own where one is given."""
     assert answer.message is not None  # noqa: S101 - a bot's answer is a message
     fields = {"bot_id": bot_id} | ({"source": answer.sources} if answer.sources else {})
-    return Retrieved(answer.message.id, text or answer.text, fields, not answer.refuses)
+    words = text or answer.text
+    said = hashlib.blake2b(f"{bot_id}\0{words}".encode(), digest_size=12).hexdigest()
+    fields["passage_id"] = f"ans_{said}"
+    return Retrieved(fields["passage_id"], words, fields, not answer.refuses)
 
 
 def _in_turn(several: Iterable[list[Retrieved]]) -> Iterator[Retrieved]:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 # What model providers accept in a tool's name: OpenAI's and Anthropic's APIs.
 _NOT_IN_A_NAME: Final = re.compile(r"[^A-Za-z0-9_-]+")
 _LONGEST: Final = 64
+TOOL_NAME: Final = re.compile(rf"[A-Za-z0-9_-]{{1,{_LONGEST}}}")
 
 # The tool that asks any bot.
 _TAKEN: Final = "ask_bot"
