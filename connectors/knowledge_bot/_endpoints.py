@@ -37,6 +37,7 @@ from typing import (
 from urllib.parse import quote, urlencode, urlsplit
 
 from knowledge_bot._extensions import Extensions, given_key
+from knowledge_bot._json import json_in
 from knowledge_bot._uploads import OnProgress, Upload, UploadFile
 from knowledge_bot.errors import ConfigurationError
 
@@ -703,28 +704,36 @@ def _source_path(source_id: str) -> str:
     return f"/sources/{quote(identifier('source_id', source_id, 'src_'), safe='')}"
 
 
-def reader(model: str, *, listed: bool = False, paged: bool = False) -> Callable[[bytes], Any]:
-    """Return a parser of answers into a model, wrapped in `value` or bare (section 4)."""
+def reader(
+    model: str, needed: str = "", *, listed: bool = False, paged: bool = False
+) -> Callable[[bytes], Any]:
+    """Return a parser of answers into a model, wrapped in `value` or bare (section 4).
+
+    `needed` is the field without which there is no result, and any other one that is odd is left
+    out. Without it the answer has to be whole.
+    """
 
     @functools.cache
-    def parsers() -> tuple[Callable[[bytes], Any], Callable[[Any], Any]]:
+    def validator() -> Callable[[Any], Any]:
         from pydantic import TypeAdapter
-        from pydantic_core import from_json
 
         from knowledge_bot import models
 
-        wanted = getattr(models, model)
-        kind: Any = list[wanted] if listed else wanted  # type: ignore[valid-type]
-        return from_json, TypeAdapter(kind).validate_python
+        return TypeAdapter(getattr(models, model)).validate_python
 
     def read(body: bytes) -> Any:
-        parse, validate = parsers()
-        answer = unwrapped(parse(body))
+        validate = validator()
+        answer = unwrapped(json_in(body), "data" if listed else needed)
         if not listed:
-            return validate(answer)
+            return _validated(validate, answer, needed)
         if not isinstance(answer, dict) or "data" not in answer:
             raise ValueError("there is no list `data` in it")
-        data = validate(answer["data"])
+        listing = answer["data"]
+        if listing is None and needed and not paged:
+            listing = []  # as Go writes an empty list
+        if not isinstance(listing, list):
+            raise ValueError("`data` is no list")  # noqa: TRY004 - of the answer, not of a caller
+        data = [_validated(validate, one, needed) for one in listing]
         if not paged:
             return data
         following = answer.get("next")
@@ -733,35 +742,47 @@ def reader(model: str, *, listed: bool = False, paged: bool = False) -> Callable
     return read
 
 
-def unwrapped(answer: Any) -> Any:
-    # No documented object has a field `value`.
-    return answer["value"] if isinstance(answer, dict) and "value" in answer else answer
+def _validated(validate: Callable[[Any], Any], answer: Any, needed: str) -> Any:
+    try:
+        return validate(answer)
+    except ValueError as error:  # pydantic's ValidationError, which knows where
+        odd = {one["loc"][0] for one in error.errors() if one["loc"]}  # type: ignore[attr-defined]
+        if not needed or not odd or needed in odd:
+            raise
+        return validate({name: value for name, value in answer.items() if name not in odd})
 
 
-_read_collections = reader("Collection", listed=True)
-_read_bots = reader("Bot", listed=True)
-_read_conversations = reader("Conversation", listed=True)
-_read_source = reader("Source")
-_read_message = reader("Message")
-read_details = reader("SourceDetails")
+def unwrapped(answer: Any, field: str = "") -> Any:
+    """Return what an answer holds, be it wrapped in `value` or bare.
+
+    An object that has `field` is the resource itself, and `value` one more of its fields.
+    """
+    wraps = isinstance(answer, dict) and "value" in answer and (not field or field not in answer)
+    return answer["value"] if wraps else answer
+
+
+_read_collections = reader("Collection", "id", listed=True)
+_read_bots = reader("Bot", "id", listed=True)
+_read_conversations = reader("Conversation", "id", listed=True)
+_read_source = reader("Source", "id")
+_read_message = reader("Message", "answer")
+read_details = reader("SourceDetails", "id")
 _read_passage = reader("Passage")
 _read_passages = reader("Passage", listed=True)
-_read_page_of_sources = reader("SourceDetails", listed=True, paged=True)
+_read_page_of_sources = reader("SourceDetails", "id", listed=True, paged=True)
 
 
 def read_source_reference(body: bytes) -> tuple[str, str | None]:
     """Return a source's id and, where it has one, revision: all that an ingestion needs of it.
 
-    It loads no pydantic, and an answer that leaves out another field is understood.
+    It loads no model, and an answer that leaves out another field is understood.
     """
-    import json
-
-    answer = unwrapped(json.loads(body))
+    answer = unwrapped(json_in(body), "id")
     fields = answer if isinstance(answer, dict) else {}
     found, revision = fields.get("id"), fields.get("revision")
-    if not isinstance(found, str) or not found:
+    if not isinstance(found, str | int) or isinstance(found, bool) or not str(found):
         raise ValueError("there is no id of a source in it")
-    return found, revision if isinstance(revision, str) else None
+    return str(found), revision if isinstance(revision, str) else None
 
 
 def read_nothing(_body: bytes) -> Any:
@@ -769,12 +790,9 @@ def read_nothing(_body: bytes) -> Any:
 
 
 def read_pong(body: bytes) -> Literal[True]:
-    import json
-
     # Shown as a JSON string and as plain text (section 4, GET /ping).
-    text = body.decode("utf-8").strip()
-    answer = unwrapped(json.loads(text)) if text[:1] in ('"', "{") else text
-    if answer != "pong":
+    text = body.decode("utf-8-sig", "replace").strip()
+    if text != "pong" and unwrapped(json_in(body.strip())) != "pong":
         raise ValueError("it does not say pong")
     return True
 
@@ -851,6 +869,13 @@ def non_empty_text(argument: str, value: object) -> str:
         raise ConfigurationError.expected(argument, "a string", value)
     if not value.strip():
         raise ConfigurationError.of(argument, "is empty")
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise ConfigurationError.of(
+                argument, "holds half of an emoji, which is no text"
+            ) from None
     return value
 
 

@@ -438,7 +438,7 @@ class Conversations:
     def _end(self, asking: "_Asking", outcome: Message | BaseException) -> None:
         """Give the turn back."""
         message = outcome if isinstance(outcome, Message) else None
-        conversation_id = asking.continues if message is None else message.conversation_id
+        conversation_id = (message and message.conversation_id) or asking.continues
         if conversation_id is None:
             return
         if asking.continues is None and self.recognise is None and not self.heads.shared:

@@ -1,7 +1,9 @@
 """The interface's resources as frozen pydantic models.
 
 Field names are the interface's own (section 2). Fields it does not name are kept, so that an answer
-of a newer service loses nothing on its way through.
+of a newer service loses nothing on its way through. A field that an answer leaves out, or whose
+value is odd, is empty: what else it says is not lost for that. Only `answer` of a message and `id`
+of anything else have to be there.
 """
 
 import re
@@ -17,12 +19,21 @@ def _in_utc(moment: datetime) -> datetime:
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
+def _as_milliseconds(given: object) -> object:
+    # Python and Go have microseconds and nanoseconds at hand; milliseconds of this size are of the
+    # year 5138.
+    while isinstance(given, int | float) and 1e14 <= abs(given) < 1e20:
+        given /= 1000
+    return given
+
+
 def _to_milliseconds(moment: datetime) -> int:
     return (moment - _EPOCH) // timedelta(milliseconds=1)
 
 
 Timestamp = Annotated[
     datetime,
+    BeforeValidator(_as_milliseconds),
     AfterValidator(_in_utc),
     PlainSerializer(_to_milliseconds, return_type=int, when_used="json"),
 ]
@@ -36,31 +47,31 @@ class Model(BaseModel, frozen=True, extra="allow"):
     """
 
 
-class Collection(Model, frozen=True):
+class Collection(Model, frozen=True, coerce_numbers_to_str=True):
     """A collection of sources."""
 
     id: str
     """`col_…`."""
-    name: str
+    name: str = ""
 
 
-class Bot(Model, frozen=True):
+class Bot(Model, frozen=True, coerce_numbers_to_str=True):
     """A bot that answers from the collections it reads."""
 
     id: str
     """`bot_…`."""
-    name: str
+    name: str = ""
 
 
-class Conversation(Model, frozen=True):
+class Conversation(Model, frozen=True, coerce_numbers_to_str=True):
     """A conversation with a bot."""
 
     id: str
     """`conv_…`."""
-    name: str
+    name: str = ""
 
 
-class Source(Model, frozen=True):
+class Source(Model, frozen=True, coerce_numbers_to_str=True):
     """A knowledge source, as the service returns it when it is created.
 
     `status` is an open string: the interface shows `pending` and no other value.
@@ -68,12 +79,12 @@ class Source(Model, frozen=True):
 
     id: str
     """`src_…`."""
-    name: str
-    collections: tuple[Collection, ...]
+    name: str = ""
+    collections: tuple[Collection, ...] = ()
     """The collections it belongs to."""
-    status: str
-    created_at: Timestamp
-    """When it was created, in UTC."""
+    status: str = ""
+    created_at: Timestamp | None = None
+    """When it was created, in UTC; None: that is not said."""
 
 
 class SourceDetails(Source, frozen=True):
@@ -198,17 +209,17 @@ class SyncCompletion(Model, frozen=True):
     """The keys that were removed, at most 1,000."""
 
 
-class Message(Model, frozen=True):
+class Message(Model, frozen=True, coerce_numbers_to_str=True):
     """A bot's answer to a message."""
 
-    id: str
+    id: str = ""
     """`msg_…`."""
     answer: str
     """The bot's reply."""
-    conversation_id: str
+    conversation_id: str = ""
     """The conversation that the next message can go on in, `conv_…`."""
-    created_at: Timestamp
-    """When it was given, in UTC."""
+    created_at: Timestamp | None = None
+    """When it was given, in UTC; None: that is not said."""
 
 
 class Header(BaseModel, frozen=True, hide_input_in_errors=True):

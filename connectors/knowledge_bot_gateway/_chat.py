@@ -185,7 +185,7 @@ class _Completion:
         return {
             "id": f"chatcmpl-{encoded(message.conversation_id, message.id)}",
             "object": kind,
-            "created": int(message.created_at.timestamp()),
+            "created": int(message.created_at.timestamp() if message.created_at else time.time()),
             "model": self.body.model,
             "conversation": {"id": message.conversation_id or None},
         }

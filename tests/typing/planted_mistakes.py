@@ -59,7 +59,7 @@ def right(client: Client, collection: Collection, headers: Mapping[str, str]) ->
     assert_type(client.list_collections(), list[Collection])
     assert_type(client.list_conversations("bot_1"), list[Conversation])
     assert_type(client.send_message(bot_id="bot_1", content="?"), Message)
-    assert_type(client.with_options(timeout=3).chat("bot_1").ask("?").created_at, datetime)
+    assert_type(client.with_options(timeout=3).chat("bot_1").ask("?").created_at, datetime | None)
     assert_type(client.create_text_source(name="n", collections="col_1", content="c"), Source)
     assert_type(client.list_sources(status=["ready", "failed"]), Iterator[SourceDetails])
     assert_type(client.replace_source("src_1", name="n", revision="r1"), SourceDetails)

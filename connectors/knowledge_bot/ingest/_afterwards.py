@@ -105,7 +105,7 @@ async def sources_of(sender: "Sender", store: Store, name: str, key: str) -> lis
     """
     listed = await sender.call("list_sources", name=name)
     since = end_of_life(key, {}) - _CLOCKS
-    young = [one.id for one in listed if one.created_at.timestamp() >= since]
+    young = [one.id for one in listed if not one.created_at or one.created_at.timestamp() >= since]
     held = await asyncio.to_thread(store.holds, young)
     return [each for each in young if each not in held]
 
