@@ -44,6 +44,7 @@ from knowledge_bot._transports import (
     InjectedAsyncTransport,
     InjectedTransport,
     Transport,
+    answer_in,
     chain,
     forks,
     keep_for_ever,
@@ -243,8 +244,11 @@ class _BaseClient(Endpoints, SyncEndpoints, Generic[AnyTransport, AnyHTTPClient]
     def __repr__(self) -> str:
         return f"{type(self).__name__}(base_url={self.base_url!r})"
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+    def __copy__(self) -> Self:
         # Frameworks copy the objects that hold a client; nobody would close a copy's connections.
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return self
 
     def __getstate__(self) -> dict[str, Any]:
@@ -252,6 +256,11 @@ class _BaseClient(Endpoints, SyncEndpoints, Generic[AnyTransport, AnyHTTPClient]
             raise TypeError(
                 f"a {type(self).__name__} with a transport or an http_client of yours cannot be "
                 "pickled"
+            )
+        if isinstance(self._configuration.verify, ssl.SSLContext):
+            raise TypeError(
+                f"a {type(self).__name__} with an ssl.SSLContext cannot be pickled; name a file of "
+                "certificate authorities with verify="
             )
         return {"settings": self._configuration, "closed": self._is_closed}
 
@@ -318,6 +327,10 @@ class _AnyChat:
         # A lock belongs to the first event loop in which a task had to wait for it.
         self._turns = WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock]()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Locks are neither copied nor pickled.
+        return type(self), (self._send_message, self._bot_id, self.conversation_id)
+
     def __repr__(self) -> str:
         named = f"{self._bot_id!r}, conversation_id={self.conversation_id!r}"
         return f"{type(self).__name__}({named})"
@@ -336,7 +349,7 @@ class Chat(_AnyChat):
             message: Message = self._send_message(
                 bot_id=self._bot_id, content=content, conversation_id=self.conversation_id
             )
-            self.conversation_id = message.conversation_id
+            self.conversation_id = message.conversation_id or self.conversation_id
         return message
 
 
@@ -355,7 +368,7 @@ class AsyncChat(_AnyChat):
             message: Message = await self._send_message(
                 bot_id=self._bot_id, content=content, conversation_id=self.conversation_id
             )
-            self.conversation_id = message.conversation_id
+            self.conversation_id = message.conversation_id or self.conversation_id
         return message
 
 
@@ -609,8 +622,12 @@ def _checked(response: Any, started: float) -> HTTPResponse | Failure:
     return Failure(TypeError(returned), time.monotonic() - started)
 
 
-def _failure(error: BaseException, attempt: Attempt, started: float, body: Body | None) -> Failure:
-    """Return a transport's exception as a `Failure`; raise what is not for the retry policy.
+def _failure(
+    error: BaseException, attempt: Attempt, started: float, body: Body | None
+) -> HTTPResponse | Failure:
+    """Return a transport's exception as a `Failure`, or as the answer that it carries.
+
+    What is not for the retry policy is raised.
 
     A cancellation or Ctrl-C gets the delivery, as a note and as the attribute `delivery`.
     """
@@ -622,6 +639,8 @@ def _failure(error: BaseException, attempt: Attempt, started: float, body: Body 
         # The latter of a test's mock, which may know nothing of the question that goes ahead.
         if isinstance(error, ConfigurationError | AssertionError) and not ahead:
             raise error
+        if (answer := answer_in(error)) is not None:
+            return answer
         _forget_frames(error)
         return Failure(error, time.monotonic() - started, incomplete)
     _forget_frames(error)

@@ -24,7 +24,7 @@ _VERSION_PATH = "/public/v1"
 _LONGEST_TIMEOUT = 1_000_000
 
 # RFC 1035, section 2.3.4; underscores and a final dot occur in practice.
-_LABELS = re.compile(r"(?:[^.]{1,63}\.)*[^.]{1,63}\.?")
+_LABELS = re.compile(r"(?:[A-Za-z0-9_-]{1,63}\.)*[A-Za-z0-9_-]{1,63}\.?")
 
 
 class Secret:
@@ -109,7 +109,8 @@ def check_limits(timeout: float, max_retries: int) -> None:
 
 
 def _is_number(value: object, kind: Any) -> bool:
-    return isinstance(value, kind)  # a setting of a file or a form often comes as text
+    # A setting of a file or a form often comes as text.
+    return isinstance(value, kind) and not isinstance(value, bool)
 
 
 def _api_key(key: Any) -> Secret | None:

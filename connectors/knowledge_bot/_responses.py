@@ -9,7 +9,8 @@ import zlib
 from typing import TypeVar
 
 from knowledge_bot._configuration import Secret
-from knowledge_bot._endpoints import UNKNOWN_ORIGIN, UNKNOWN_SOURCE, Request
+from knowledge_bot._endpoints import UNKNOWN_ORIGIN, UNKNOWN_SOURCE, Request, unwrapped
+from knowledge_bot._json import json_in
 from knowledge_bot._transports import Destination, HTTPResponse
 from knowledge_bot.errors import (
     _KEY_IN_USE,
@@ -26,6 +27,7 @@ from knowledge_bot.errors import (
     RateLimitError,
     ServerError,
     UnexpectedResponseError,
+    without_logins,
 )
 
 T = TypeVar("T")
@@ -51,6 +53,10 @@ _ADVICE = {
     407: "Check the proxy's address and login in HTTP_PROXY or HTTPS_PROXY",
     413: "It is larger than the service, or what stands before it, takes: send it in parts",
 }
+
+# `Retry-After` as people send it, and the longest one that is a number of seconds.
+_SECONDS = re.compile(r"\+?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+_FOR_EVER = 1e9
 
 # Codes of docs/extensions.md.
 KEY_REUSED = "idempotency_key_reused"
@@ -111,7 +117,7 @@ def _is_cut_short(body: bytes) -> bool:
     """Return whether a body is the beginning of some JSON, of which the rest is missing."""
     from pydantic_core import from_json
 
-    text = body.decode("utf-8", "ignore")  # a character may be cut in two
+    text = body.decode("utf-8-sig", "ignore")  # a character may be cut in two
     try:
         from_json(text)
     except ValueError:
@@ -275,9 +281,7 @@ def _problem_in(body: bytes) -> tuple[str | None, str, str | None]:
     import json
 
     try:
-        found = json.loads(body)
-        if isinstance(found, dict) and isinstance(found.get("value"), dict):
-            found = found["value"]
+        found = unwrapped(json_in(body), "code")
         code, message, named = found.get("code"), found.get("message"), found.get("id")
         if found and code is None and message is None:
             message = json.dumps(found, ensure_ascii=False)
@@ -293,7 +297,7 @@ def _problem_in(body: bytes) -> tuple[str | None, str, str | None]:
 
 def _printable(text: str) -> str:
     """Return text that is safe in any terminal and log; the service may have sent anything."""
-    spaced = " ".join(text.splitlines())
+    spaced = " ".join(without_logins(text).splitlines())
     return "".join(each if each.isprintable() else "\ufffd" for each in spaced)
 
 
@@ -316,16 +320,20 @@ def _without_in_text(key: Secret | None, text: str) -> str:
 
 
 def retry_after_seconds(value: str | None) -> float | None:
-    """Return the seconds of a `Retry-After` (RFC 9110, section 10.2.3); None where it has none."""
+    """Return the seconds of a `Retry-After` (RFC 9110, section 10.2.3); None where it has none.
+
+    A fraction and a date of ISO 8601 are understood too.
+    """
     if value is None:
         return None
-    if value.strip().isdecimal():
-        return float(value)
-    from datetime import UTC
+    text = value.strip()
+    if _SECONDS.fullmatch(text):
+        return min(float(text), _FOR_EVER)
+    from datetime import UTC, datetime
     from email.utils import parsedate_to_datetime
 
     try:
-        moment = parsedate_to_datetime(value)
+        moment = datetime.fromisoformat(text) if text[:1].isdigit() else parsedate_to_datetime(text)
     except (ValueError, OverflowError):
         return None
     if moment.tzinfo is None:  # asctime's format, which stands for UTC (section 5.6.7)

@@ -43,7 +43,9 @@ T = TypeVar("T")
 # Exponential backoff with full jitter, in seconds.
 _FIRST_BACKOFF = 0.5
 _LONGEST_BACKOFF = 8.0
-_LONGEST_RETRY_AFTER = 120.0
+
+LONGEST_RETRY_AFTER = 120.0
+"""Seconds that are waited because an answer asks for it; who asks for more gets no second try."""
 
 # Seconds that a POST waits to learn what the service announces.
 _PATIENCE = 5.0
@@ -67,6 +69,10 @@ _BEFORE_SENDING = _NO_ADDRESS | frozenset(
     }
 )
 
+# What aiohttp raises instead of writing a piece, so that no whole request arrived. It has no class
+# for that.
+_UNWRITTEN = "Cannot write to closing transport"
+
 
 @dataclass(slots=True)
 class Failure:
@@ -81,6 +87,9 @@ class Failure:
     error: Exception
     seconds: float
     incomplete: bool = False
+
+    def __post_init__(self) -> None:
+        self.incomplete |= any(str(each) == _UNWRITTEN for each in chain(self.error))
 
 
 @dataclass(slots=True)
@@ -173,11 +182,13 @@ def _attempts(
                 error.__context__ = None
                 _notice_refusal(request, error, announced)
         error.idempotency_key = request.idempotency_key
-        pause = seconds_to_wait(_pause(number, error))
+        asked = error.retry_after if isinstance(error, APIError) else None
+        pause = seconds_to_wait(_backoff(number) if asked is None else asked)
         if error.delivery is Delivery.UNKNOWN and not request.only_reads:
             request.in_doubt = True
         expired = request.in_doubt and time.time() + pause >= expiry
-        if number > settings.max_retries or expired or not may_be_sent_again(request, error):
+        too_late = expired or (asked or 0.0) > LONGEST_RETRY_AFTER
+        if number > settings.max_retries or too_late or not may_be_sent_again(request, error):
             if doubt is None or not _says_nothing_of_it(error):
                 raise error
             doubt.add_note(f"Sent again, it ended in this: {error}")
@@ -254,9 +265,7 @@ def seconds_to_wait(seconds: float) -> float:
     return seconds if _Waiting.allowed else 0.0
 
 
-def _pause(number: int, error: KnowledgeBotError) -> float:
-    if isinstance(error, APIError) and error.retry_after is not None:
-        return min(error.retry_after, _LONGEST_RETRY_AFTER)
+def _backoff(number: int) -> float:
     import random  # slow to load
 
     return random.uniform(0, min(_LONGEST_BACKOFF, _FIRST_BACKOFF * 2 ** (number - 1)))  # noqa: S311

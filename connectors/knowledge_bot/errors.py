@@ -26,6 +26,7 @@ former, and retry wrappers take the latter for a passing fault. An extra that is
 fault of a call: `MissingExtraError` is an `ImportError`.
 """
 
+import re
 from enum import StrEnum
 from typing import Any, ClassVar, Self
 
@@ -81,7 +82,8 @@ class KnowledgeBotError(Exception):
     ) -> None:
         advice = self.advice if advice is None else advice
         parts = (part.rstrip(". ") for part in (message, advice, outcome) if part)
-        super().__init__(" ".join(part if part.endswith("?") else f"{part}." for part in parts))
+        text = " ".join(part if part.endswith("?") else f"{part}." for part in parts)
+        super().__init__(without_logins(text))
         self.delivery = delivery
         self.may_pass = type(self).may_pass if may_pass is None else may_pass
 
@@ -323,6 +325,14 @@ class MissingExtraError(ModuleNotFoundError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._needed_by, self.extra, self.name)
+
+
+_LOGIN = re.compile(r"((?:https?|ftp)://)[^\s/?#]*@", re.IGNORECASE)
+
+
+def without_logins(text: str) -> str:
+    """Return a text with the user names and passwords of its web addresses cut out."""
+    return _LOGIN.sub(r"\1***@", text) if "@" in text else text
 
 
 def _rebuild(

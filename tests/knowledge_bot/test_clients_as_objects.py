@@ -108,9 +108,20 @@ def test_a_client_with_an_own_way_to_send_is_neither_pickled_nor_converted(servi
         client.to_async()
 
 
-def test_a_deep_copy_is_the_client_itself():
-    client = Client(KEY, "https://service.example")
+@pytest.mark.parametrize("options", [{}, {"http_client": httpx.Client()}])
+def test_a_copy_is_the_client_itself_and_of_a_chat_one_that_goes_on(options):
+    client = Client(KEY, "https://service.example", **options)
     assert copy.deepcopy({"client": client})["client"] is client
+    assert copy.copy(client) is client
+    chat = copy.deepcopy(client.chat("bot_1", "conv_1"))
+    assert repr(chat) == repr(client.chat("bot_1", "conv_1"))
+
+
+def test_a_chat_is_pickled_with_its_client():
+    chat = Client(KEY, URL).chat("bot_1", "conv_1")
+    assert repr(pickle.loads(pickle.dumps(chat))) == repr(chat)
+    with pytest.raises(TypeError, match="file of certificate authorities"):
+        pickle.dumps(Client(KEY, URL, verify=ssl.create_default_context()))
 
 
 def test_all_clients_of_a_process_share_the_loaded_certificate_authorities(monkeypatch):

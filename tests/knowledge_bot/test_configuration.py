@@ -67,6 +67,8 @@ def test_one_service_has_one_address_however_it_is_spelled(one, other, same):
         ("https://service example", "space"),
         ("https://[::1", "not a URL"),
         ("https://b\u00fccher..example", "not the name of a host"),
+        (r"https://service\example", "not the name of a host"),
+        ("https://service,example", "not the name of a host"),
     ],
 )
 def test_an_address_that_cannot_be_used_is_named(given, words):
@@ -98,8 +100,11 @@ def test_a_secret_shows_nothing_and_equals_its_copy():
 @pytest.mark.parametrize(
     "options",
     [
-        *({"timeout": one} for one in (0, -1, float("nan"), float("inf"), "60", 1e10, 10**400)),
-        *({"max_retries": one} for one in ("2", -1, 1.5)),
+        *(
+            {"timeout": one}
+            for one in (0, -1, True, float("nan"), float("inf"), "60", 1e10, 10**400)
+        ),
+        *({"max_retries": one} for one in ("2", -1, 1.5, True)),
         *({"verify": one} for one in (None, "", 1, "/nowhere/ca.pem")),
         *({"api_key": one} for one in (b"key", [])),
         *({"base_url": one} for one in (b"https://a.example", "https://a..b")),

@@ -21,9 +21,10 @@ from knowledge_bot import (
     KnowledgeBotError,
     Message,
     PaymentRequiredError,
+    ServerError,
     UnexpectedResponseError,
 )
-from knowledge_bot.testing import MemoryService
+from knowledge_bot.testing import MemoryService, no_waiting
 from scripted_server import answer, close, then
 
 
@@ -80,7 +81,7 @@ def test_an_error_says_what_to_do(call, service, status, key, words):
             b"<!doctype html><title>Sign in",
             "It begins with '<!doctype html><title>Sign in'",
         ),
-        (b'{"name": 3}', "id: Field required; name: Input should be a valid string"),
+        (b'{"name": {}}', "id: Field required; name: Input should be a valid string"),
         (b"", "It is empty"),
     ],
 )
@@ -89,6 +90,23 @@ def test_an_answer_that_cannot_be_read_is_shown_in_short(call, service, body, wo
     with pytest.raises(UnexpectedResponseError, match=re.escape(words)) as caught:
         call(create, service)
     assert "pydantic.dev" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "headers"),
+    [
+        (302, b"", {"Location": "https://me:p@ss-word@host.example/x"}),
+        (400, b'{"message": "no page at https://me:p@ss-word@host.example/x"}', {}),
+        (502, b"<p>cannot reach ftp://me:p@ss-word@host.example/x", {}),
+        (200, b"junk http://me:p@ss-word@host.example/x", {}),
+    ],
+)
+def test_a_login_in_an_address_is_in_no_error(call, service, status, body, headers):
+    service.answer_next(status, body, headers)
+    with pytest.raises(KnowledgeBotError) as caught:
+        call(create, service)
+    assert "***@host.example/x" in str(caught.value)
+    assert "ss-word" not in str(caught.value) + str(getattr(caught.value, "message", ""))
 
 
 def test_a_short_key_leaves_our_own_sentences_alone(call, service):
@@ -127,23 +145,44 @@ def waits(client):
 
 
 def paused(retry_after):
-    """The seconds that a call waits after a 429 with this `Retry-After`."""
+    """The seconds that a call waits after a 429 with this `Retry-After`; None: it does not."""
     service = MemoryService()
     service.answer_next(429, headers={"Retry-After": retry_after})
     with Client(KEY, "https://service.test", transport=service.transport) as client:
-        (seconds,) = waits(client)
-    return seconds
+        return next(iter(waits(client)), None)
 
 
 def in_30_seconds():
     return datetime.now(UTC) + timedelta(seconds=30)
 
 
-def test_retry_after_is_honoured_as_seconds_and_as_a_date_and_capped():
-    assert paused("7") == 7
-    assert 20 < paused(format_datetime(in_30_seconds(), usegmt=True)) <= 30
-    assert paused("Tue, 14 Nov 2000 22:13:50 GMT") == 0
-    assert paused("86400") == 120
+@pytest.mark.parametrize(
+    ("retry_after", "seconds"),
+    [
+        *(("7", 7), (" 7 ", 7), ("+7", 7), ("7.", 7), ("1.5", 1.5), (".5", 0.5), ("1e1", 10)),
+        *(("120", 120), ("0", 0), ("Tue, 14 Nov 2000 22:13:50 GMT", 0), ("2000-11-14T22:13Z", 0)),
+        # For longer nobody waits, and asking earlier is no use.
+        *((asked, None) for asked in ("120.5", "3600", "1e7", "9" * 400, "9999-01-01")),
+    ],
+)
+def test_retry_after_is_honoured_as_people_send_it(retry_after, seconds):
+    assert paused(retry_after) == seconds
+
+
+@pytest.mark.parametrize("write", [lambda at: format_datetime(at, usegmt=True), datetime.isoformat])
+def test_retry_after_is_honoured_as_a_date(write):
+    assert 20 < paused(write(in_30_seconds())) <= 30
+
+
+@pytest.mark.parametrize(("seconds", "tries"), [(1, 3), (1.5, 3), (0.5, 3), (120, 3), (121, 1)])
+def test_a_service_that_says_when_has_not_acted_and_is_not_asked_before(
+    call, service, seconds, tries
+):
+    service.fail_next(503, retry_after=seconds, times=None)
+    with no_waiting(), pytest.raises(ServerError) as caught:
+        call(ask, service)
+    assert (caught.value.retry_after, caught.value.delivery) == (seconds, Delivery.REFUSED)
+    assert len(service.requests) == tries
 
 
 def test_a_date_without_a_zone_is_utc_wherever_this_runs(monkeypatch):
@@ -174,7 +213,7 @@ def test_the_backoff_doubles_under_full_jitter():
 
 @given(st.text(max_size=40))
 def test_whatever_stands_in_retry_after_the_wait_is_bounded(value):
-    assert 0 <= paused(value) <= 120
+    assert 0 <= (paused(value) or 0) <= 120
 
 
 @given(st.binary(max_size=300), st.integers(200, 599))
