@@ -5,20 +5,40 @@ from anybody: `knowledge_bot_service.readers.reading` calls it in a process with
 """
 
 import re
-from collections.abc import Iterator
+import struct
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from email.message import Message
+from io import BytesIO
 from itertools import chain
 from pathlib import Path
-from typing import Final, Literal
+from typing import IO, Final
 
 from knowledge_bot_service.readers.analyzer import Block
-from knowledge_bot_service.readers.documents.csv import read_csv
-from knowledge_bot_service.readers.documents.document import ExtractionError, ParsedDocument
+from knowledge_bot_service.readers.documents.document import (
+    ExtractionError,
+    ParsedDocument,
+    Read,
+    addressed,
+)
 from knowledge_bot_service.readers.documents.docx import read_docx
-from knowledge_bot_service.readers.documents.html import read_html
+from knowledge_bot_service.readers.documents.epub import read_epub
+from knowledge_bot_service.readers.documents.html import page_blocks, read_html
+from knowledge_bot_service.readers.documents.mail import read_eml, read_mbox, read_msg
 from knowledge_bot_service.readers.documents.markdown import read_markdown, read_text
+from knowledge_bot_service.readers.documents.odf import read_odf
+from knowledge_bot_service.readers.documents.package import opened
 from knowledge_bot_service.readers.documents.pdf import read_pdf
+from knowledge_bot_service.readers.documents.pptx import read_pptx
+from knowledge_bot_service.readers.documents.records import (
+    read_cards,
+    read_json,
+    read_notebook,
+    read_subtitles,
+)
+from knowledge_bot_service.readers.documents.rtf import read_rtf
+from knowledge_bot_service.readers.documents.spreadsheets import read_xls, read_xlsx
+from knowledge_bot_service.readers.documents.tables import read_csv
 from knowledge_bot_service.readers.documents.text import decode, is_binary, tidied, tidy
 from knowledge_bot_service.readers.documents.xml import read_xml
 
@@ -41,22 +61,38 @@ def extract(path: Path, *, filename: str, content_type: str | None = None) -> Pa
             than is read.
     """
     with path.open("rb") as file:
-        start = file.read(_START)
+        return _extracted(file, filename, content_type, 0)
+
+
+def _extracted(
+    file: IO[bytes], filename: str, content_type: str | None, depth: int
+) -> ParsedDocument:
+    """A document that is in so many others."""
+
+    def read(data: bytes, name: str, content_type: str) -> ParsedDocument:
+        if depth == _MAX_DEPTH:
+            raise ExtractionError("it is in too many documents that are in each other")
+        return _extracted(BytesIO(data), name, content_type or None, depth + 1)
+
+    start = file.read(_START)
+    file.seek(0)
     if not start.strip(_BLANK):
         raise ExtractionError("the file is empty")
     header = _header(content_type)
     kind = _kind(start, header.get_content_type() if content_type else "", filename)
     match kind:
         case "pdf":
-            document = read_pdf(path)
-        case "docx":
-            document = read_docx(path)
+            document = read_pdf(file.read())
+        case "zip":
+            document = _read_package(file, read)
+        case "ole":
+            document = _read_compound(file, read)
         case "html":
-            document = read_html(path, _charset(header))
+            document = read_html(file, _charset(header))
         case "xml":
-            document = read_xml(path)
+            document = read_xml(file)
         case _:
-            document = _read_text(path, kind, header)
+            document = _read_text(file, kind, _charset(header), read)
     return _checked(document)
 
 
@@ -73,8 +109,6 @@ def extract_text(content: str) -> ParsedDocument:
     return _checked(read_markdown(content) if is_markdown else ParsedDocument(read_text(content)))
 
 
-_Kind = Literal["csv", "docx", "html", "markdown", "pdf", "text", "xml"]
-
 # How much of a document is read to find its kind, in bytes.
 _START: Final = 64 * 1024
 
@@ -83,8 +117,8 @@ _MAX_TEXT: Final = 64 * 1024**2
 
 _BLANK: Final = b" \t\r\n\f\v\0\xef\xbb\xbf"
 
-# Where a PDF's first line may be (ISO 32000-1, annex H.3.4.1).
-_PDF_START: Final = 1024
+# Where a page's first tag is, of XML that is one.
+_PAGE_START: Final = 1024
 _PDF: Final = re.compile(rb"(?:^|[\r\n\0])%PDF-\d")
 
 _HEADING: Final = re.compile(r"^#{1,6} \S", re.MULTILINE)
@@ -96,8 +130,6 @@ _MAX_TITLE: Final = 300
 _MAX_PARAGRAPH: Final = 50_000
 
 _KNOWN_BINARIES: Final = {
-    b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": "an old Office document; save it as .docx or PDF",
-    b"{\\rtf": "a Rich Text document; save it as .docx or PDF",
     b"\x89PNG": "an image",
     b"\xff\xd8\xff": "an image",
     b"GIF8": "an image",
@@ -113,29 +145,73 @@ _KNOWN_BINARIES: Final = {
     b"SQLite format 3\0": "a database",
 }
 
-_HTML_STARTS: Final = (b"<!doctype html", b"<html", b"<head", b"<body")
-_KINDS_BY_TYPE: Final[dict[str, _Kind]] = {
+# Other archives, by a member, and what is in a compound file (MS-CFB), by its streams.
+_OTHER_ARCHIVES: Final = {
+    "xl/workbook.bin": "a binary spreadsheet (.xlsb); save it as .xlsx",
+    "Index/Document.iwa": "a document of Apple's iWork; export it as PDF",
+    "Index.zip": "a document of Apple's iWork; export it as PDF",
+}
+_OLD: Final = {
+    "EncryptedPackage": "a document that is protected by a password",
+    "WordDocument": "an old Word document (.doc); save it as .docx or PDF",
+    "PowerPoint Document": "an old presentation (.ppt); save it as .pptx or PDF",
+}
+_WORKBOOKS: Final = frozenset({"Workbook", "Book"})
+_MESSAGE: Final = "__properties_version1.0"
+
+# Documents that are in each other.
+_MAX_DEPTH: Final = 5
+
+_STARTS: Final = (
+    (re.compile(rb"<(?:!doctype html|html|head|body)", re.IGNORECASE), "html"),
+    (re.compile(rb"WEBVTT\b"), "subtitles"),
+    (re.compile(rb"BEGIN:V(?:CALENDAR|CARD)\b", re.IGNORECASE), "cards"),
+    (re.compile(rb"From [^\n]*\d\d:\d\d[^\n]*\n[\w-]+:"), "mbox"),
+    (
+        re.compile(
+            rb"(?:[\w-]+:[^\n]*\n(?:[ \t][^\n]*\n)*)*?"
+            rb"(?:MIME-Version|Message-ID|Received|Return-Path|Delivered-To):",
+            re.IGNORECASE,
+        ),
+        "mail",
+    ),
+)
+_KINDS_BY_TYPE: Final = {
+    "application/json": "json",
+    "application/mbox": "mbox",
+    "application/x-ipynb+json": "notebook",
     "application/xhtml+xml": "html",
     "application/xml": "xml",
+    "message/rfc822": "mail",
+    "text/calendar": "cards",
     "text/csv": "csv",
     "text/html": "html",
     "text/markdown": "markdown",
     "text/tab-separated-values": "csv",
+    "text/vcard": "cards",
+    "text/vtt": "subtitles",
     "text/xml": "xml",
 }
-_KINDS_BY_SUFFIX: Final[dict[str, _Kind]] = {
-    ".csv": "csv",
-    ".htm": "html",
-    ".html": "html",
-    ".markdown": "markdown",
-    ".md": "markdown",
-    ".tsv": "csv",
-    ".xhtml": "html",
-    ".xml": "xml",
+_KINDS_BY_SUFFIX: Final = {
+    **dict.fromkeys((".csv", ".tsv"), "csv"),
+    **dict.fromkeys((".eml", ".mht", ".mhtml"), "mail"),
+    **dict.fromkeys((".htm", ".html", ".xhtml"), "html"),
+    **dict.fromkeys((".ics", ".vcf"), "cards"),
+    **dict.fromkeys((".json", ".jsonl", ".ndjson"), "json"),
+    **dict.fromkeys((".markdown", ".md"), "markdown"),
+    **dict.fromkeys((".srt", ".vtt"), "subtitles"),
+    **dict.fromkeys((".fodp", ".fods", ".fodt", ".xml"), "xml"),
+    ".ipynb": "notebook",
+    ".mbox": "mbox",
 }
 
-# What has such a name and is text was never written, or is an error message in its place.
-_NEVER_TEXT: Final = re.compile(r"\.(?:docx?|gif|gz|jpe?g|od[pst]|pdf|png|pptx?|xlsx?|zip)")
+# What has such a name and is text was never written, or is an error message in its place; but
+# programs write tables and pages for Office under its names.
+_NEVER_TEXT: Final = re.compile(
+    r"\.(?:docx?|epub|gif|gz|jpe?g|msg|od[pst]|pdf|png|pptx?|rtf|xlsx?|zip)"
+)
+_EXPORTED: Final = re.compile(rb"<(?:table|meta|div|style)\b", re.IGNORECASE)
+_TABBED: Final = re.compile(rb"[^\t\n]*\t[^\n]*\r?\n[^\t\n]*\t")
 
 
 def _header(content_type: str | None) -> Message:
@@ -153,49 +229,141 @@ def _charset(header: Message) -> str | None:
     return None if charset is None or "\0" in charset else charset
 
 
-def _kind(start: bytes, content_type: str, filename: str) -> _Kind:
-    if _PDF.search(start[:_PDF_START]):
-        return "pdf"
-    if start.startswith(b"PK\x03\x04"):
-        return "docx"
-    for magic, what in _KNOWN_BINARIES.items():
-        if start.startswith(magic):
-            raise ExtractionError(f"the file is {what}")
-    if is_binary(start):
-        raise ExtractionError("the file is binary data of a kind that cannot be read")
-    if start.lstrip(_BLANK)[:64].lower().startswith(_HTML_STARTS):
-        return "html"
-    suffix = Path(filename).suffix.lower()
+def _kind(start: bytes, content_type: str, filename: str) -> str:
+    suffix, text = Path(filename).suffix.lower(), start.lstrip(_BLANK)
+    if kind := _binary_kind(start, text):
+        return kind
+    by_start = next((kind for mark, kind in _STARTS if mark.match(text)), None)
+    by_suffix = _KINDS_BY_SUFFIX.get(suffix, "text")
+    if by_start and not (by_start == "mail" and by_suffix in {"markdown", "csv"}):
+        return by_start
     by_type = _KINDS_BY_TYPE.get(content_type)
-    if (
-        by_type is None
-        and content_type.startswith("application/")
-        and content_type.endswith("+xml")
-    ):
-        by_type = "xml"
-    kind = by_type or _KINDS_BY_SUFFIX.get(suffix) or "text"
+    if content_type.startswith("application/") and content_type.endswith("+xml"):
+        by_type = by_type or "xml"
+    kind = by_type or by_suffix
+    if kind == "text" and text.startswith(b"<?xml") and suffix != ".txt":
+        kind = "xml"
     if kind == "text" and _NEVER_TEXT.fullmatch(suffix):
-        raise ExtractionError(f"the file is called {suffix}, but holds nothing of that kind")
-    return "html" if kind == "xml" and b"<html" in start[:_PDF_START] else kind
+        return _exported(text, suffix)
+    return "html" if kind == "xml" and b"<html" in start[:_PAGE_START] else kind
 
 
-def _read_text(path: Path, kind: _Kind, header: Message) -> ParsedDocument:
-    if path.stat().st_size > _MAX_TEXT:
+def _binary_kind(start: bytes, text: bytes) -> str:
+    """The kind of what is no text, or looks like none; "" for a text."""
+    if start.startswith((b"PK\x03\x04", b"PK\x05\x06")):
+        return "zip"
+    if start.startswith(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"):
+        return "ole"
+    # Whatever else is before its first line, it is near the beginning (ISO 32000-1, annex H.3.4.1).
+    if _PDF.search(start, 0, _PAGE_START) or (_PDF.search(start) and is_binary(start)):
+        return "pdf"
+    if text.startswith(b"{\\rtf"):
+        return "rtf"
+    what = next((what for magic, what in _KNOWN_BINARIES.items() if start.startswith(magic)), "")
+    if what or is_binary(start):
+        raise ExtractionError(f"the file is {what or 'binary data of a kind that cannot be read'}")
+    return ""
+
+
+def _exported(text: bytes, suffix: str) -> str:
+    """The kind of a text with the name of what is none, as a program wrote it for Office."""
+    if suffix in {".doc", ".xls"} and _EXPORTED.match(text):
+        return "html"
+    if suffix == ".xls" and _TABBED.match(text):
+        return "csv"
+    raise ExtractionError(f"the file is called {suffix}, but holds nothing of that kind")
+
+
+def _read_package(file: IO[bytes], read: Read) -> ParsedDocument:
+    """A document that is an archive: by the type that an OpenDocument has, or by its main part."""
+    with opened(file, "ZIP archive") as package:
+        names, main = package.names, package.main()
+        root = _ROOT.search(package.read(main)[:_START]) if main else None
+        kind = (
+            package.read("mimetype")[:100].decode("ascii", "replace") if "mimetype" in names else ""
+        )
+    file.seek(0)
+    if "META-INF/container.xml" in names and not kind.startswith(_OPEN_DOCUMENT):
+        return read_epub(file, page_blocks)
+    if "content.xml" in names and (
+        kind.startswith(_OPEN_DOCUMENT) or "META-INF/manifest.xml" in names
+    ):
+        return read_odf(file)
+    match root and root[1]:
+        case b"document":
+            return read_docx(file, read)
+        case b"presentation":
+            return read_pptx(file)
+        case b"workbook":
+            return read_xlsx(file)
+    other = next((what for member, what in _OTHER_ARCHIVES.items() if member in names), None)
+    raise ExtractionError(f"the file is {other or 'a ZIP archive, and no document that is known'}")
+
+
+_ROOT: Final = re.compile(rb"<(?:\w+:)?(document|presentation|workbook)[\s>]")
+_OPEN_DOCUMENT: Final = "application/vnd.oasis.opendocument"
+
+
+def _read_compound(file: IO[bytes], read: Read) -> ParsedDocument:
+    """A file of Office or Outlook in the form that these had before 2007."""
+    import olefile
+
+    try:
+        with olefile.OleFileIO(file) as ole:
+            names = {path[0] for path in ole.listdir()}
+            if _MESSAGE in names:
+                # Its blocks are read as they are taken, and the file is closed then.
+                message = read_msg(ole, read)
+                return replace(message, blocks=[*message.blocks])
+    except (OSError, ValueError, IndexError, KeyError, TypeError, AttributeError, struct.error):
+        # What it meets in a damaged file is not always an error of its own.
+        file.seek(0)
+        data = file.read()
+        names = {
+            name for name in (*_OLD, *_WORKBOOKS, _MESSAGE) if name.encode("utf-16-le") in data
+        }
+    for name, what in _OLD.items():
+        if name in names:
+            raise ExtractionError(f"the file is {what}")
+    if names & _WORKBOOKS:
+        file.seek(0)
+        return read_xls(file)
+    if _MESSAGE in names:
+        raise ExtractionError("the mail (.msg) is damaged")
+    raise ExtractionError(
+        "the file is an old Office document; save it in a newer format, or as PDF"
+    )
+
+
+def _read_text(file: IO[bytes], kind: str, charset: str | None, read: Read) -> ParsedDocument:
+    data = file.read(_MAX_TEXT + 1)
+    if len(data) > _MAX_TEXT:
         raise ExtractionError(f"the text is larger than {_MAX_TEXT // 1024**2} MiB")
-    charset = _charset(header)
-    source = decode(path.read_bytes(), [charset] if charset else ())
     match kind:
-        case "markdown":
-            return read_markdown(tidy(source))
-        case "csv":
-            return read_csv(tidy(source))
-        case _:
-            return ParsedDocument(read_text(tidy(source)))
+        case "rtf":
+            return read_rtf(data)
+        case "mail":
+            return read_eml(data, read)
+        case "mbox":
+            return read_mbox(data, read)
+    source = tidy(decode(data, [charset] if charset else ()))
+    reader = _TEXT_READERS.get(kind)
+    return reader(source) if reader else ParsedDocument(read_text(source))
+
+
+_TEXT_READERS: Final[dict[str, Callable[[str], ParsedDocument]]] = {
+    "cards": read_cards,
+    "csv": read_csv,
+    "json": read_json,
+    "markdown": read_markdown,
+    "notebook": read_notebook,
+    "subtitles": read_subtitles,
+}
 
 
 def _checked(document: ParsedDocument) -> ParsedDocument:
     """The document with its texts cleaned and bounded. Its first block is read for that."""
-    blocks = (part for block in document.blocks for part in _bounded(tidied(block)))
+    blocks = (part for block in document.blocks for part in _bounded(tidied(addressed(block))))
     first = next(blocks, None)
     if first is None:
         raise ExtractionError("there is no text in it")

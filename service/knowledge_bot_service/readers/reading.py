@@ -49,7 +49,7 @@ class ReadingLimits:
     """
 
     seconds: float = 30.0
-    seconds_in_all: float = 120.0
+    seconds_in_all: float = 600.0
     memory: int = 1024**3
 
 

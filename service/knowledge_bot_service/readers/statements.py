@@ -24,6 +24,9 @@ _IDENTIFIER: Final = re.compile(
     r"(?:(?:-|[a-z]|(?=\S*[_.=(])[A-Z])[^\s,]*(?: [<\[A-Z][^\s,a-z]*)?(?:, | / |$))+"
 )
 
+# Where a link leads is quoted, and not looked for.
+_ADDRESS: Final = re.compile(r" \(https?://\S+\)")
+
 # The level of a heading that is a line by itself in a text without marks.
 _LOWEST: Final = 7
 
@@ -100,10 +103,11 @@ def indexed(blocks: Sequence[Block]) -> tuple[str, bytes]:
         else f"-{':' * part.is_lead}{'>' * bool(part.lead)}"
         for part in parts
     ]
-    terms = index_terms_of([part.text for part in parts])
+    texts = [_ADDRESS.sub("", part.text) for part in parts]
+    terms = index_terms_of(texts)
     vectors = (
-        vector(*part.headings, part.lead, part.text)
-        for part in parts
+        vector(*part.headings, _ADDRESS.sub("", part.lead), text)
+        for part, text in zip(parts, texts, strict=True)
         if isinstance(part, Statement)
     )
     lines = (" ".join([mark, *own]) for mark, own in zip(marks, terms, strict=True))

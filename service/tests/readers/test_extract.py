@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from document_files import SENTENCE, pdf
+from document_files import SENTENCE, archive, pdf
 
 
 def test_the_content_decides_before_the_type_and_the_name(read):
@@ -28,7 +28,9 @@ def test_an_empty_file_is_told(data, read):
         (b"text with NULs\0" * 400, "binary data"),
         (b"\x89PNG\r\n\x1a\n" + bytes(100), "an image"),
         (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(100), "old Office"),
-        (b"{\\rtf1 text}", "Rich Text"),
+        (archive({"xl/workbook.bin": ""}), "a binary spreadsheet (.xlsb); save it as .xlsx"),
+        (archive({"Index/Document.iwa": ""}), "a document of Apple's iWork; export it as PDF"),
+        (archive({"readme.txt": "Text."}), "a ZIP archive, and no document that is known"),
         (b"\x1f\x8b" + bytes(100), "compressed"),
         (b"\x7fELF" + bytes(100), "a program"),
     ],

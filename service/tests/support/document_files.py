@@ -75,20 +75,113 @@ def pdf(*pages: str, trailer: bytes = b"", title: str = "", packed: bool = False
     return data + table + end % (size, size - 1, trailer, len(data))
 
 
-_WORDS = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
+_OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+
+
+def archive(members: dict[str, str | bytes]) -> bytes:
+    """An archive of members, by their names."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, inside in members.items():
+            file.writestr(name, inside)
+    return packed.getvalue()
+
+
+_WORDS = (
+    'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
+    ' xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math"'
+    f' xmlns:r="{_OFFICE}"'
+)
 
 
 def docx(*paragraphs: str, body: str = "", properties: str = "", **parts: str) -> bytes:
     """A Word document; `parts` are the insides of others in its folder, by their names."""
     text = "".join(f"<w:p><w:r><w:t>{paragraph}</w:t></w:r></w:p>" for paragraph in paragraphs)
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr(
-            "word/document.xml",
-            f"<w:document {_WORDS}><w:body>{text}{body}</w:body></w:document>",
-        )
-        for name, inside in parts.items():
-            archive.writestr(f"word/{name}.xml", f"<w:{name} {_WORDS}>{inside}</w:{name}>")
-        if properties:
-            archive.writestr("docProps/core.xml", properties)
-    return packed.getvalue()
+    members = {
+        "word/document.xml": f"<w:document {_WORDS}><w:body>{text}{body}</w:body></w:document>",
+        **{
+            f"word/{name}.xml": f"<w:{name} {_WORDS}>{inside}</w:{name}>"
+            for name, inside in parts.items()
+        },
+        **({"docProps/core.xml": properties} if properties else {}),
+    }
+    return archive(members)
+
+
+def relations(*targets: str) -> str:
+    """What a member refers to, as `rId1`, `rId2` …: each a type and a target, "=" between them."""
+    links = (
+        f'<Relationship Id="rId{number}" Type="{_OFFICE}/{kind}" Target="{target}" {mode}/>'
+        for number, (kind, _, target) in enumerate((one.partition("=") for one in targets), start=1)
+        for mode in ['TargetMode="External"' if "://" in target else ""]
+    )
+    return f"<Relationships>{''.join(links)}</Relationships>"
+
+
+def pptx(*slides: str, notes: str = "", link: str = "") -> bytes:
+    """A presentation of slides, of which the first may have notes and a link (`rId2`)."""
+    listed = "".join(f'<p:sldId r:id="rId{at}"/>' for at in range(1, len(slides) + 1))
+    space = f'xmlns:p="p" xmlns:a="a" xmlns:r="{_OFFICE}"'
+    tree = "<p:{0} {1} {3}><p:cSld><p:spTree>{2}</p:spTree></p:cSld></p:{0}>"
+    members = {
+        "ppt/presentation.xml": f"<p:presentation {space}>{listed}</p:presentation>",
+        "ppt/_rels/presentation.xml.rels": relations(
+            *(f"slide=slides/s{at}.xml" for at in range(1, len(slides) + 1))
+        ),
+        "ppt/slides/_rels/s1.xml.rels": relations("notesSlide=../notes.xml", f"hyperlink={link}"),
+        "ppt/notes.xml": tree.format("notes", space, notes, ""),
+    }
+    for at, slide in enumerate(slides, start=1):
+        shown = 'show="0"' if "HIDDEN" in slide else ""
+        members[f"ppt/slides/s{at}.xml"] = tree.format("sld", space, slide, shown)
+    return archive(members)
+
+
+def xlsx(rows: str, *, formats: str = "", after: str = "", hidden: str = "") -> bytes:
+    """A workbook of a sheet "Fees" and, if it has rows, one that is hidden."""
+    sheets = '<sheet name="Fees" r:id="rId1"/>'
+    sheets += '<sheet name="Old" state="hidden" r:id="rId2"/>' if hidden else ""
+    book = f'<workbook xmlns:r="{_OFFICE}"><sheets>{sheets}</sheets></workbook>'
+    sheet = "<worksheet><sheetData>{}</sheetData>{}</worksheet>"
+    return archive(
+        {
+            "xl/workbook.xml": book,
+            "xl/_rels/workbook.xml.rels": relations(
+                "worksheet=s1.xml", "worksheet=s2.xml", "styles=styles.xml"
+            ),
+            "xl/s1.xml": sheet.format(rows, after),
+            "xl/s2.xml": sheet.format(hidden, ""),
+            "xl/styles.xml": f"<styleSheet>{formats}</styleSheet>",
+        }
+    )
+
+
+def odf(body: str, *, styles: str = "", kind: str = "text") -> bytes:
+    """An OpenDocument file."""
+    space = " ".join(f'xmlns:{one}="urn:{one}"' for one in _ODF)
+    content = (
+        f"<office:document-content {space}><office:automatic-styles>{styles}"
+        f"</office:automatic-styles><office:body><office:{kind}>{body}</office:{kind}>"
+        "</office:body></office:document-content>"
+    )
+    return archive(
+        {"mimetype": f"application/vnd.oasis.opendocument.{kind}", "content.xml": content}
+    )
+
+
+_ODF = ("office", "text", "table", "style", "draw", "presentation", "xlink", "svg")
+
+
+def epub(*chapters: str, title: str = "A Book") -> bytes:
+    """A book."""
+    items = "".join(f'<item id="c{at}" href="c{at}.xhtml"/>' for at in range(len(chapters)))
+    spine = "".join(f'<itemref idref="c{at}"/>' for at in range(len(chapters)))
+    return archive(
+        {
+            "mimetype": "application/epub+zip",
+            "META-INF/container.xml": '<c><rootfile full-path="in/book.opf"/></c>',
+            "in/book.opf": f'<package xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:title>{title}'
+            f"</dc:title><manifest>{items}</manifest><spine>{spine}</spine></package>",
+            **{f"in/c{at}.xhtml": page for at, page in enumerate(chapters)},
+        }
+    )

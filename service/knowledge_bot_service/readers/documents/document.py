@@ -1,8 +1,10 @@
 """What a reader returns and raises, and the rows of tables whose cells span columns or rows."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from itertools import zip_longest
+from typing import Final
 
 from knowledge_bot_service.readers.analyzer.blocks import Block
 
@@ -15,12 +17,61 @@ class ExtractionError(Exception):
 class ParsedDocument:
     """A document's blocks, which may be read as they are taken, and its title if it has one.
 
-    `warnings` say, in sentences, what of it could not be read.
+    `warnings` say, in sentences, what of it could not be read; they are all once its blocks are
+    taken.
     """
 
     blocks: Iterable[Block]
     title: str | None = None
-    warnings: tuple[str, ...] = ()
+    warnings: Sequence[str] = ()
+
+
+Read = Callable[[bytes, str, str], ParsedDocument]
+"""Reads what is in a document: its content, its name, and its content type."""
+
+
+def linked(text: str, address: str | None) -> str:
+    """The words of a link, and between marks the address that it leads to, for `addressed`."""
+    shown = _MARKS.sub("", (address or "").strip())
+    if not shown.lower().startswith(_OUTSIDE) or len(shown) > _MAX_ADDRESS or not text.strip():
+        return text
+    shown = shown.partition("?")[0][len("mailto:") :] if shown[:7].lower() == "mailto:" else shown
+    bare = shown.partition("://")[2].removesuffix("/") or shown
+    end = text[len(text.rstrip()) :]
+    return text if bare in text else f"{text.rstrip()}{_OPEN}{shown}{_CLOSE}{end}"
+
+
+def addressed(block: Block) -> Block:
+    """A block with the addresses of its links in brackets, unless there are many of them.
+
+    A text full of links is about what they are called, and a heading stands for what is below it.
+    """
+    parts = (block.text, *block.cells)
+    if not any(_OPEN in part for part in parts):
+        return block
+    is_told = block.kind != "heading" and sum(part.count(_OPEN) for part in parts) <= _MAX_LINKS
+    told = r" (\1)" if is_told else ""
+    return replace(
+        block,
+        text=_ADDRESS.sub(told, block.text),
+        cells=tuple(_ADDRESS.sub(told, cell) for cell in block.cells),
+    )
+
+
+def unlinked(text: str) -> str:
+    """A text without the addresses that `linked` put into it."""
+    return _ADDRESS.sub("", text) if _OPEN in text else text
+
+
+_OUTSIDE: Final = ("http://", "https://", "mailto:")
+# A longer address is one for machines, in characters.
+_MAX_ADDRESS: Final = 300
+_MAX_LINKS: Final = 3
+# No text has these characters, which `tidy` takes away.
+_OPEN: Final = "\x0e"
+_CLOSE: Final = "\x0f"
+_MARKS: Final = re.compile(f"[{_OPEN}{_CLOSE}]")
+_ADDRESS: Final = re.compile(f"{_OPEN}([^{_CLOSE}]*){_CLOSE}")
 
 
 Cell = tuple[str, int, int]

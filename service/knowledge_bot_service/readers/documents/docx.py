@@ -1,84 +1,55 @@
-"""DOCX: a zip file with the text in an XML file, read with bounds against bombs."""
+"""DOCX: the text of a Word document, by what its styles and lists make of it."""
 
 import re
-import zipfile
-import zlib
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from io import BytesIO
 from typing import IO, TYPE_CHECKING, Final, Literal
 
 from knowledge_bot_service.readers.analyzer.blocks import Block
 from knowledge_bot_service.readers.documents.document import (
     ExtractionError,
     ParsedDocument,
+    Read,
     joined_names,
+    linked,
 )
+from knowledge_bot_service.readers.documents.numbering import numeral
+from knowledge_bot_service.readers.documents.package import Package, opened, relation
 from knowledge_bot_service.readers.documents.xml import fault
 
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element
 
 
-def read_docx(path: Path) -> ParsedDocument:
+def read_docx(file: IO[bytes], read: Read) -> ParsedDocument:
     """The blocks of a Word document; its title is that of its properties, or its first line's.
 
     A style tells what a paragraph is: by the name that Word gives it in every language, or by its
-    outline level. A table of contents, which repeats the headings, is left out.
+    outline level. A table of contents, which repeats the headings, is left out. What is put in from
+    a file of another kind is read by `read`.
 
     Raises:
-        ExtractionError: it is not a Word document, damaged, encrypted, larger inside than is
-            believable, or has no text.
+        ExtractionError: it is damaged, encrypted, larger inside than is believable, or has no text.
     """
     from lxml import etree
 
-    try:
-        with zipfile.ZipFile(path) as archive:
-            if _BODY not in archive.namelist():
-                raise ExtractionError(f"the file is {_other_kind(archive)}")
-            with _member(archive, _BODY) as body:
-                blocks = list(_DocxBody(_Styles(archive), _notes(archive)).blocks(body))
-            properties = _part(archive, _PROPERTIES)
-    except zipfile.BadZipFile:
-        raise ExtractionError("the Word document is damaged or cut off") from None
-    except etree.XMLSyntaxError as error:
-        raise fault(error, "the Word document's text is damaged") from None
-    except (EOFError, NotImplementedError, RuntimeError, zlib.error):
-        # RuntimeError is zipfile's word for encryption, NotImplementedError for odd compression.
-        raise ExtractionError("the Word document is encrypted or packed in an odd way") from None
+    with opened(file, "Word document") as package:
+        main = package.main()
+        body = _DocxBody(package, main, read)
+        try:
+            blocks = list(body.blocks(package.read(main)))
+        except etree.XMLSyntaxError as error:
+            raise fault(error, "the Word document's text is damaged") from None
+        title = package.title()
     if not blocks:
         raise ExtractionError("the Word document has no text")
-    title = None if properties is None else properties.findtext(_DC_TITLE)
     headings = (block for block in blocks if block.kind == "heading" and block.level <= _TITLES)
     heading = next((block.text for block in headings), None)
     return ParsedDocument(blocks, title or heading)
 
 
-_BODY: Final = "word/document.xml"
-_STYLES: Final = "word/styles.xml"
-_NUMBERING: Final = "word/numbering.xml"
-_NOTES: Final = {"footnote": "word/footnotes.xml", "endnote": "word/endnotes.xml"}
-_PROPERTIES: Final = "docProps/core.xml"
-
-# Other documents that are ZIP archives, by a member that every one has, or by how the type begins
-# that an OpenDocument has in a member of its own.
-_TYPE: Final = "mimetype"
-_SPREADSHEET: Final = "a spreadsheet; save each of its sheets as CSV, or it as PDF"
-_SLIDES: Final = "a presentation; save it as PDF"
-_OTHER_KINDS: Final = {
-    "xl/workbook.xml": _SPREADSHEET,
-    "xl/workbook.bin": _SPREADSHEET,
-    "application/vnd.oasis.opendocument.spreadsheet": _SPREADSHEET,
-    "ppt/presentation.xml": _SLIDES,
-    "application/vnd.oasis.opendocument.presentation": _SLIDES,
-    "application/vnd.oasis.opendocument.text": "an OpenDocument text; save it as .docx or PDF",
-}
-
-# Bounds of a member's size, in bytes, and of what it grows to. Word's own XML shrinks to a fiftieth
-# at most; a bomb to a thousandth.
-_MAX_SIZE: Final = 64 * 1024 * 1024
-_MAX_RATIO: Final = 200
-_SMALL: Final = 1024 * 1024
+_NOTES: Final = {"footnote": "footnotes", "endnote": "endnotes"}
 
 _W: Final = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 # A fallback repeats, for old programs, what is before it.
@@ -109,55 +80,39 @@ _TRUE: Final = frozenset({"1", "true", "on"})
 _FIRST_ROW: Final = 0x0020
 _HIDING: Final = ("vanish", "strike", "dstrike")
 _HEXADECIMAL: Final = re.compile(r"[0-9A-Fa-f]{1,8}")
-_DC_TITLE: Final = "{http://purl.org/dc/elements/1.1/}title"
+_PLACE: Final = re.compile("%([1-9])")
+_EQUATION: Final = "{http://schemas.openxmlformats.org/officeDocument/2006/math}t"
+_PICTURE: Final = "{http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDrawing}docPr"
+_WORDS: Final = frozenset(
+    {"t", "sym", "checkBox", "footnoteReference", "endnoteReference", _EQUATION, _PICTURE}
+)
+_HYPERLINK: Final = re.compile(r'\s*HYPERLINK\s+"([^"\s]+)"')
+# Boxes of Word's fonts of symbols, ticked and empty.
+_SYMBOLS: Final = {
+    **dict.fromkeys(("F0FE", "F0FD", "F052", "F053", "F054", "F078"), "☒"),
+    **dict.fromkeys(("F0A8", "F06F", "F071", "F0A3"), "☐"),
+    "F0FC": "✓",
+    "F0FB": "✗",
+    "F0E0": "→",
+    "F0DF": "←",
+    "F0B7": "•",
+}
 
 
-def _member(archive: zipfile.ZipFile, name: str) -> IO[bytes]:
-    # Reading stops at the declared size, whatever the compressed data would give.
-    info = archive.getinfo(name)
-    is_bomb = info.file_size > max(_SMALL, info.compress_size * _MAX_RATIO)
-    if info.file_size > _MAX_SIZE or is_bomb:
-        raise ExtractionError(
-            f"the Word document is not read: it unpacks from {info.compress_size:,} to"
-            f" {info.file_size:,} bytes"
-        )
-    return archive.open(info)
-
-
-def _other_kind(archive: zipfile.ZipFile) -> str:
-    """What an archive is that is no Word document, and what helps."""
-    names, kind = archive.namelist(), ""
-    if _TYPE in names:
-        with _member(archive, _TYPE) as member:
-            kind = member.read(100).decode("ascii", "replace")
-    for mark, what in _OTHER_KINDS.items():
-        if mark in names or kind.startswith(mark):
-            return what
-    return "a ZIP archive but not a Word document (.docx)"
-
-
-def _part(archive: zipfile.ZipFile, name: str) -> "Element | None":
-    """A part that the text can do without: None where it is not there, or damaged."""
-    from lxml import etree
-
-    if name not in archive.namelist():
-        return None
-    parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False)
-    try:
-        with _member(archive, name) as part:
-            return etree.parse(part, parser).getroot()
-    except etree.XMLSyntaxError:
-        return None
-
-
-def _notes(archive: zipfile.ZipFile) -> dict[tuple[str, str | None], str]:
+def _notes(package: Package, main: str) -> dict[tuple[str, str | None], str]:
     """The words of a document's notes, by their kinds and numbers."""
     found = {}
     for kind, name in _NOTES.items():
-        for note in _each(_part(archive, name), kind):
+        for note in _each(_companion(package, main, name), kind):
             words = " ".join(text.text or "" for text in _each(note, "t") if _is_shown(text))
             found[kind, note.get(f"{_W}id")] = " ".join(words.split())
     return found
+
+
+def _companion(package: Package, main: str, kind: str) -> "Element | None":
+    """What belongs to the main part, by its type, or by its usual name."""
+    names = [*package.of_type(main, kind), f"word/{kind}.xml"]
+    return package.part(names[0])
 
 
 def _each(element: "Element | None", name: str) -> "Iterable[Element]":
@@ -174,29 +129,71 @@ def _value(element: "Element | None", path: str) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
+class _Form:
+    """How a level of a list is numbered, from which number on, and the text around the numbers."""
+
+    kind: str = "bullet"
+    start: int = 1
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Level:
+    """A level of a list: what counts its items, and how it is numbered and those above it."""
+
+    counter: str
+    forms: tuple[_Form, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class _Role:
     """What a paragraph is: a heading or an item of this level, from 1 on, code, or a text."""
 
     kind: Literal["heading", "item", "code", "contents", "term", "text"] = "text"
     level: int = 1
-    list: str = ""
-    is_numbered: bool = False
+    list: "_Level | None" = None
 
 
 class _Styles:
     """What a document's styles and lists make of its paragraphs."""
 
-    def __init__(self, archive: zipfile.ZipFile) -> None:
-        styles, numbering = _part(archive, _STYLES), _part(archive, _NUMBERING)
+    def __init__(self, styles: "Element | None", numbering: "Element | None") -> None:
         self._styles = {style.get(f"{_W}styleId", ""): style for style in _each(styles, "style")}
-        self._levels = {
-            (one.get(f"{_W}abstractNumId"), level.get(f"{_W}ilvl")): _value(level, "numFmt")
+        self._hiding = {name for name in self._styles if self._hides(name)}
+        levels = {
+            (one.get(f"{_W}abstractNumId"), level.get(f"{_W}ilvl")): _form(level)
             for one in _each(numbering, "abstractNum")
             for level in _each(one, "lvl")
         }
-        self._lists = {
-            one.get(f"{_W}numId"): _value(one, "abstractNumId") for one in _each(numbering, "num")
-        }
+        # For a list and a level, how it is numbered; lists of one form go on with its numbers.
+        self._levels: dict[tuple[str | None, str | None], _Form] = {}
+        self._lists: dict[str | None, str | None] = {}
+        for one in _each(numbering, "num"):
+            number, base = one.get(f"{_W}numId"), _value(one, "abstractNumId")
+            overrides = {each.get(f"{_W}ilvl"): each for each in _each(one, "lvlOverride")}
+            self._lists[number] = number if overrides else base
+            for level in _OUTLINE_LEVELS:
+                form = levels.get((base, level))
+                if (override := overrides.get(level)) is not None:
+                    form = next(map(_form, _each(override, "lvl")), form)
+                    start = _value(override, "startOverride")
+                    form = replace(form, start=_number(start, 1)) if form and start else form
+                if form:
+                    self._levels[number, level] = form
+
+    def hides(self, properties: "Element | None", style: str) -> bool:
+        """Whether what has these properties, or a style that they name, is not shown."""
+        if properties is None:
+            return False
+        if (own := _hidden(properties)) is not None:
+            return own
+        return _value(properties, style) in self._hiding
+
+    def _hides(self, name: str) -> bool:
+        for style in self._inherited(name):
+            if (own := _hidden(style.find(f"{_W}rPr"))) is not None:
+                return own
+        return False
 
     def role(self, paragraph: "Element") -> _Role:
         """What a paragraph is, by its own properties or those of its style."""
@@ -208,20 +205,31 @@ class _Styles:
         # Pandoc bases the styles of authors and dates on that of the title.
         if names[:1] == ["title"]:
             return _Role("heading")
+        properties = [own, *(style.find(f"{_W}pPr") for style in styles)]
+        level = self._level(properties, names)
         for name in names:
             if role := _role_of(name):
-                return role
-        properties = [own, *(style.find(f"{_W}pPr") for style in styles)]
+                return replace(role, list=level)
         for one in properties:
-            level = _value(one, "outlineLvl") or ""
-            if level in _OUTLINE_LEVELS:
-                return _Role("heading", int(level) + 2)
+            outline = _value(one, "outlineLvl") or ""
+            if outline in _OUTLINE_LEVELS:
+                return _Role("heading", int(outline) + 2, level)
+        return _Role("item", len(level.forms), level) if level else _Role()
+
+    def _level(self, properties: "Iterable[Element | None]", names: Iterable[str]) -> _Level | None:
+        """The level of a list that a paragraph is in; None for none."""
         for one in properties:
             if (number := _value(one, "numPr/numId")) is not None:
                 below = next((found for found in map(_LIST.fullmatch, names) if found), None)
                 level = str(int(below[1]) - 1) if below else "0"
-                return self._item(number, _value(one, "numPr/ilvl") or level)
-        return _Role()
+                level = _value(one, "numPr/ilvl") or level
+                if number == "0" or level not in _OUTLINE_LEVELS:  # taken out of the style's list
+                    return None
+                forms = (
+                    self._levels.get((number, str(at)), _Form()) for at in range(int(level) + 1)
+                )
+                return _Level(self._lists.get(number) or number, tuple(forms))
+        return None
 
     def sets_off_first_row(self, properties: "Element") -> bool:
         """Whether the style of a table sets its first row off, and the table has that done."""
@@ -244,11 +252,19 @@ class _Styles:
             yield self._styles[identifier]
             identifier = _value(self._styles[identifier], "basedOn")
 
-    def _item(self, number: str, level: str) -> _Role:
-        if number == "0" or level not in _OUTLINE_LEVELS:  # taken out of the style's list
-            return _Role()
-        form = self._levels.get((self._lists.get(number), level), "bullet")
-        return _Role("item", int(level) + 1, number, form not in {None, "bullet", "none"})
+
+def _form(level: "Element") -> _Form:
+    start = _number(_value(level, "start"), 1)
+    return _Form(_value(level, "numFmt") or "decimal", start, _value(level, "lvlText") or "")
+
+
+def _hidden(properties: "Element | None") -> bool | None:
+    """Whether properties hide words or strike them out; None where they do not say."""
+    if properties is None:
+        return None
+    marks = [properties.find(f"{_W}{mark}") for mark in _HIDING]
+    said = [mark.get(f"{_W}val", "1") in _TRUE for mark in marks if mark is not None]
+    return any(said) if said else None
 
 
 def _role_of(name: str) -> _Role | None:
@@ -268,45 +284,118 @@ class _DocxBody:
     Each note, by its kind and number, is told where it is referred to.
     """
 
-    def __init__(self, styles: _Styles, notes: Mapping[tuple[str, str | None], str]) -> None:
-        self._styles = styles
-        self._notes = notes
+    def __init__(self, package: Package, main: str, read: Read) -> None:
+        self._package = package
+        self._related = package.related(main)
+        self._read = read
+        self._styles = _Styles(
+            _companion(package, main, "styles"), _companion(package, main, "numbering")
+        )
+        self._notes = _notes(package, main)
         self._words: list[str] = []
-        # A term before its definition.
-        self._term = ""
+        # A term before its definition, and a letter that is set larger before its word.
+        self._term = self._letter = ""
         self._table = _DocxTable()
         # Lines of code that follow from one another, and the numbers of items.
         self._code: list[str] = []
         self._numbers: dict[str, list[int]] = {}
+        # What a field does, where the words of links begin, and where these lead.
+        self._field = ""
+        self._links: list[tuple[int, str]] = []
 
-    def blocks(self, body: IO[bytes]) -> Iterator[Block]:
+    def blocks(self, body: bytes) -> Iterator[Block]:
         """The blocks of the body."""
         from lxml import etree
 
+        events = ("start", "end")
         for event, element in etree.iterparse(
-            body, events=("start", "end"), resolve_entities=False, no_network=True, load_dtd=False
+            BytesIO(body), events=events, resolve_entities=False, no_network=True, load_dtd=False
         ):
             name = str(element.tag).removeprefix(_W)
             if event == "start":
                 # The paragraphs of a text box stand in the middle of another one.
                 self._words += [" "] if name == "txbxContent" else []
-            elif name == "t" and _is_shown(element):
-                self._words.append(element.text or "")
-            # A tab outside of a run is where tabs stop.
+                if name == "hyperlink":
+                    self._links.append((len(self._words), self._target(element)))
+            elif name in _WORDS:
+                self._words += [self._said(name, element)] if self._is_shown(element) else []
             elif name in _SPACES and _is_in(element, f"{_W}r"):
+                # A tab outside of a run is where tabs stop.
                 self._words.append(_SPACES[name])
-            elif name.endswith("noteReference"):
-                note = self._notes.get((name.removesuffix("Reference"), element.get(f"{_W}id")))
-                self._words += [f" ({note})"] if note else []
-            elif name == "p":
-                yield from self._paragraph(element)
-                element.clear()
-            # A table in a cell is that cell's words.
-            elif name in {"tblPr", "tc", "tr", "tbl"} and not _is_in(element, f"{_W}tc"):
-                yield from self._end_of_table_part(name, element)
+            elif name in {"instrText", "fldChar", "hyperlink", "fldSimple"}:
+                self._end_of_field_part(name, element)
+            elif name in {"altChunk", "p", "tblPr", "tc", "tr", "tbl"}:
+                yield from self._end_of_part(name, element)
         yield from self._end_code()
         if self._term:
             yield Block("paragraph", self._term)
+
+    def _end_of_part(self, name: str, element: "Element") -> Iterator[Block]:
+        if name == "altChunk":
+            yield from self._put_in(self._target(element))
+        elif name == "p":
+            yield from self._paragraph(element)
+            element.clear()
+        # A table in a cell is that cell's words.
+        elif not _is_in(element, f"{_W}tc"):
+            yield from self._end_of_table_part(name, element)
+
+    def _said(self, name: str, element: "Element") -> str:
+        """What a part of a run says."""
+        match name:
+            case "sym":
+                return _SYMBOLS.get(element.get(f"{_W}char", "").upper(), "")
+            case "checkBox":
+                marks = [element.find(f"{_W}{one}") for one in ("checked", "default")]
+                said = [mark.get(f"{_W}val", "1") in _TRUE for mark in marks if mark is not None]
+                return "☒ " if said[:1] == [True] else "☐ "
+            case "footnoteReference" | "endnoteReference":
+                kind = name.removesuffix("Reference")
+                note = self._notes.get((kind, element.get(f"{_W}id")))
+                return f" ({note})" if note else ""
+            case name if name == _PICTURE:  # what it shows, as its author says
+                return f" {element.get('descr', '')} "
+            case _:
+                return element.text or ""
+
+    def _is_shown(self, element: "Element") -> bool:
+        if not _is_shown(element):
+            return False
+        run = next(element.iterancestors(f"{_W}r"), None)
+        if run is None:
+            return True
+        own = run.find(f"{_W}rPr")
+        if own is not None and _hidden(own) is not None:
+            return True
+        paragraph = next(run.iterancestors(f"{_W}p"), None)
+        look = None if paragraph is None else paragraph.find(f"{_W}pPr")
+        return not (self._styles.hides(own, "rStyle") or self._styles.hides(look, "pStyle"))
+
+    def _target(self, element: "Element") -> str:
+        return self._related.get(relation(element), ("", ""))[1]
+
+    def _end_of_field_part(self, name: str, element: "Element") -> None:
+        """Tell where a link leads, which is an element of its own, or a field with a result."""
+        kind = element.get(f"{_W}fldCharType", "")
+        if name == "instrText":
+            self._field += element.text or ""
+        elif kind == "separate":
+            found = _HYPERLINK.match(self._field)
+            self._links.append((len(self._words), found[1] if found else ""))
+        elif kind == "begin" or name == "fldSimple":
+            self._field = ""
+        elif self._links and (kind == "end" or name == "hyperlink"):
+            self._field = ""
+            start, target = self._links.pop()
+            words = "".join(self._words[start:])
+            if target and start < len(self._words):
+                self._words[start:] = [linked(words, target)]
+
+    def _put_in(self, name: str) -> Iterator[Block]:
+        """The blocks of a file that is put in as a whole."""
+        yield from self._end_code()
+        if name in self._package.names:
+            yield from self._read(self._package.read(name), name, "").blocks
 
     def _end_of_table_part(self, name: str, element: "Element") -> Iterator[Block]:
         match name:
@@ -326,7 +415,13 @@ class _DocxBody:
     def _paragraph(self, paragraph: "Element") -> Iterator[Block]:
         words = "".join(self._words)
         self._words.clear()
+        self._links.clear()
         text = " ".join(words.split())
+        frame = paragraph.find(f"{_W}pPr/{_W}framePr")
+        if frame is not None and frame.get(f"{_W}dropCap", "none") != "none":
+            self._letter = text
+            return
+        text, self._letter = f"{self._letter}{text}", ""
         if _is_in(paragraph, f"{_W}tc"):
             self._table.add(text, paragraph)
             return
@@ -345,6 +440,8 @@ class _DocxBody:
         yield from self._end_code()
         match role.kind:
             case "heading":
+                mark = self._mark(role)
+                text = f"{mark} {text}" if mark != "-" else text
                 yield Block("heading", text, min(role.level, _MAX_LEVEL))
             case "item":
                 yield Block("item", text, role.level, (self._mark(role),))
@@ -352,14 +449,18 @@ class _DocxBody:
                 yield Block("paragraph", text)
 
     def _mark(self, role: _Role) -> str:
-        if not role.is_numbered:
+        forms = role.list.forms if role.list else ()
+        if role.list is None or forms[-1].kind in {"bullet", "none"}:
             return "-"
         # An item of a higher level begins the numbers below it anew.
-        numbers = self._numbers.get(role.list, [])[: role.level]
-        numbers += [0] * (role.level - len(numbers))
+        numbers = self._numbers.get(role.list.counter, [])[: len(forms)]
+        numbers += [form.start for form in forms[len(numbers) : -1]]
+        numbers += [forms[-1].start - 1] if len(numbers) < len(forms) else []
         numbers[-1] += 1
-        self._numbers[role.list] = numbers
-        return f"{numbers[-1]}."
+        self._numbers[role.list.counter] = numbers
+        shown = dict(enumerate(map(numeral, numbers, (form.kind for form in forms)), start=1))
+        text = forms[-1].text or f"%{len(forms)}."
+        return _PLACE.sub(lambda found: shown.get(int(found[1]), ""), text).strip() or "-"
 
     def _end_code(self) -> Iterator[Block]:
         code = "\n".join(self._code).strip("\n")
@@ -453,8 +554,7 @@ def _number(value: str | None, otherwise: int) -> int:
 def _is_shown(text: "Element") -> bool:
     """Whether it holds for a reader: it is not hidden, struck out, deleted or moved away."""
     run = text.getparent()
-    marks = [] if run is None else [run.find(f"{_W}rPr/{_W}{mark}") for mark in _HIDING]
-    is_hidden = any(mark is not None and mark.get(f"{_W}val", "1") in _TRUE for mark in marks)
+    is_hidden = run is not None and _hidden(run.find(f"{_W}rPr"))
     return not (is_hidden or _is_in(text, *_UNSEEN))
 
 

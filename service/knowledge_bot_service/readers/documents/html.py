@@ -6,8 +6,7 @@
 import re
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Final
 
 from knowledge_bot_service.readers.analyzer.blocks import COLONS, Block, text_of
 from knowledge_bot_service.readers.documents.document import (
@@ -15,6 +14,8 @@ from knowledge_bot_service.readers.documents.document import (
     ExtractionError,
     ParsedDocument,
     joined_names,
+    linked,
+    unlinked,
 )
 from knowledge_bot_service.readers.documents.text import decode
 from knowledge_bot_web.charsets import declared_in
@@ -25,26 +26,24 @@ if TYPE_CHECKING:
     from lxml.html import HtmlElement
 
 
-def read_html(path: Path, charset: str | None = None) -> ParsedDocument:
+def read_html(file: IO[bytes], charset: str | None = None) -> ParsedDocument:
     """The blocks of a page: what it is about, without navigation, forms and the like.
 
-    The `charset` is what the page was sent with.
+    What a control of the page opens is text like any other. The `charset` is what the page was sent
+    with.
 
     Raises:
         ExtractionError: it is larger than 5 MiB, nested too deep, or has no text.
     """
-    data = _read(path)
-    declared = [charset] if charset else []
-    try:
-        root = parsed(decode(data, declared + declared_in(data)))
-    except PageError as error:
-        raise ExtractionError(str(error)) from None
-    _prepare(root)
+    data = file.read(_MAX_SIZE + 1)
+    if len(data) > _MAX_SIZE:
+        raise ExtractionError(f"the page is larger than {_MAX_SIZE // 1024**2} MiB")
+    root = _root(data, charset)
     title = root.findtext(".//title")
     parts = list(_parts(root))
     found = article(root, fast=True)
     blocks = _article(parts, found)
-    if _size(text_of(blocks)) < _size(found) * _MIN_FOUND:
+    if _size(unlinked(text_of(blocks))) < _size(found) * _MIN_FOUND:
         blocks = [Block("paragraph", line) for line in found.split("\n") if line.strip()]
     if len(text_of(blocks)) < _MIN_ARTICLE:
         blocks = _main_part(root) or blocks
@@ -54,6 +53,21 @@ def read_html(path: Path, charset: str | None = None) -> ParsedDocument:
             "the page has no text without JavaScript" if scripted else "the page has no text"
         )
     return ParsedDocument(blocks, title)
+
+
+def page_blocks(data: bytes) -> list[Block]:
+    """All blocks of a page that is of one piece, such as a chapter of a book."""
+    return _main_part(_root(data[:_MAX_SIZE]))
+
+
+def _root(data: bytes, charset: str | None = None) -> "HtmlElement":
+    declared = [charset] if charset else []
+    try:
+        root = parsed(decode(data, declared + declared_in(data)))
+    except PageError as error:
+        raise ExtractionError(str(error)) from None
+    _prepare(root)
+    return root
 
 
 # trafilatura took 32 s for a page of 10 MB.
@@ -95,26 +109,81 @@ _LISTS: Final = frozenset({"ul", "ol", "menu"})
 _HEADINGS: Final = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
 # trafilatura drops the words in some of these, and breaks the line at others.
 _MISREAD: Final = "label maction math mfrac mi mn mo mrow mstyle msub msup mtext q time".split()
+_CONTROLS: Final = "button input select textarea".split()
+# Characters of text for each control, below which a form is one to be filled in and no more.
+_MIN_PER_CONTROL: Final = 40
+_MIN_FORM: Final = 20
+# How a control says what it opens, and what may be one.
+_TARGETS: Final = ("aria-controls", "data-bs-target", "data-target")
+_MAY_OPEN: Final = (
+    "//*[self::button or self::dt or self::h1 or self::h2 or self::h3 or self::h4 or self::h5"
+    " or self::h6 or @aria-controls or @aria-expanded or @data-bs-target or @data-bs-toggle"
+    " or @data-target or @role='tab']"
+)
 # What is struck out no longer holds.
 _STRUCK: Final = "del s strike".split()
-
-
-def _read(path: Path) -> bytes:
-    if path.stat().st_size > _MAX_SIZE:
-        raise ExtractionError(f"the page is larger than {_MAX_SIZE // 1024**2} MiB")
-    return path.read_bytes()
 
 
 def _prepare(root: "HtmlElement") -> None:
     """Leave what a visitor reads, in tags that trafilatura neither drops nor takes for a break."""
     from lxml import etree
 
+    base = root.find(".//base[@href]")
+    own = root.find(".//link[@rel='canonical'][@href]") if base is None else base
+    if own is not None and own.get("href", "").startswith(("http://", "https://")):
+        root.make_links_absolute(own.get("href"), handle_failures="ignore")
     for summary in root.iter("summary"):
         summary.tag = "p"
+    _open(root)
+    for part in [*root.iter("header", "form")]:
+        is_inside = next(part.iterancestors("main", "article", "section"), None) is not None
+        if is_inside if part.tag == "header" else _is_told(part):
+            part.tag = "div"
+    for note in [*root.iter("sup")]:
+        if any(
+            link.get("href", "#")[:1] == "#" for link in (*note.iter("a"), *note.iterancestors("a"))
+        ):
+            note.drop_tree()
     etree.strip_tags(root, "details", *_MISREAD)
     etree.strip_elements(root, "nav", "footer", *_STRUCK, with_tail=False)
     for hidden in [one for one in root.iterdescendants("*") if _is_hidden(one)]:
         hidden.drop_tree()
+
+
+def _open(root: "HtmlElement") -> None:
+    """Show what a control of the page opens, such as a part of an accordion, and the control."""
+    named = {one.get("id"): one for one in root.iter() if one.get("id")}
+    for control in root.xpath(_MAY_OPEN):
+        heading = next(control.iterancestors(*_HEADINGS, "dt"), None)
+        around = control if heading is None else heading
+        targets = [control.get(name, "") for name in _TARGETS]
+        if control.get("data-bs-toggle") or control.get("role") == "tab":
+            targets.append(control.get("href", ""))
+        panels = [named[one] for target in targets for one in [target.lstrip("#")] if one in named]
+        following = around.getnext()
+        may_open = control.get("aria-expanded") or around.tag in {*_HEADINGS, "dt"}
+        if not panels and may_open and following is not None and _is_hidden(following):
+            panels = [following]
+        if control.tag == "button" and (heading is not None or panels):
+            control.tag = "p" if heading is None else "span"
+        for panel in panels:
+            _show(panel)
+    for panel in root.xpath("//*[@role='tabpanel']"):
+        _show(panel)
+
+
+def _show(panel: "Element") -> None:
+    for name in ("hidden", "style"):
+        panel.attrib.pop(name, "")
+    if panel.tag == "dialog":
+        panel.tag = "div"
+
+
+def _is_told(form: "Element") -> bool:
+    """Whether a form has more to say than what its controls are called."""
+    controls = [one for one in form.iter(*_CONTROLS) if one.get("type") != "hidden"]
+    named = sum(_size(_words(one)) for one in form.iter("label", "option", "button", "legend"))
+    return _size(_words(form)) - named > max(_MIN_FORM, len(controls) * _MIN_PER_CONTROL)
 
 
 def _is_hidden(element: "Element") -> bool:
@@ -212,7 +281,7 @@ def _begins_in(squeezed: str, text: str) -> bool:
 
 
 def _squeezed(text: str) -> str:
-    return "".join(text.replace("|", " ").split())
+    return "".join(unlinked(text).replace("|", " ").split())
 
 
 def _parts(root: "Element") -> Iterator[Block]:
@@ -241,6 +310,8 @@ class _HtmlReader:
 
     def __init__(self) -> None:
         self._words: list[str] = []
+        # Where the words of a link begin.
+        self._link = 0
         # What stands before the next paragraph: the mark of an item, the term of a definition.
         self._mark = ""
         self._term = ""
@@ -259,6 +330,8 @@ class _HtmlReader:
             self._tables.append(_HtmlTable())
         elif element.tag == "dd":
             self._mark = self._mark or "-"
+        elif element.tag == "a":
+            self._link = len(self._words)
         self._words.append(element.text or "")
 
     def end(self, element: "Element", *, is_last: bool) -> None:
@@ -266,6 +339,8 @@ class _HtmlReader:
             self._items.pop()
         elif element.tag == "table" and self._tables:
             self._tables.pop()
+        elif element.tag == "a" and (link := "".join(self._words[self._link :])):
+            self._words[self._link :] = [linked(link, element.get("href"))]
         if not is_last:
             self._words.append(element.tail or "")
 
@@ -273,6 +348,7 @@ class _HtmlReader:
         """The words so far, which an element of this kind ends."""
         text = " ".join("".join(self._words).split())
         self._words.clear()
+        self._link = 0
         if text:
             depth = len(self._items)
             if tag in _HEADINGS:
@@ -334,7 +410,7 @@ class _HtmlTable:
         if len(told) == 1 and (is_alone or not self._names):
             return [Block("paragraph", told[0])]
         may_name = not self._has_rows and (not self._names or self._goes_on)
-        if may_name and all(one.tag == "th" for one in elements) and _has_values(row):
+        if may_name and _are_names(elements) and _has_values(row):
             columns = len(self._names) or sum(across for _, across, _ in cells)
             names = self._columns.row(cells, min(columns, _MAX_SPAN))
             self._names = joined_names(self._names, names)
@@ -354,6 +430,12 @@ def _is_data(cells: Sequence["Element"]) -> bool:
         next(cell.iter("table", "pre"), None) is None and len(_words(cell)) <= _MAX_CELL
         for cell in cells
     )
+
+
+def _are_names(cells: Sequence["Element"]) -> bool:
+    """Whether all cells are names, but for an empty one in the corner."""
+    is_corner = len(cells) > 1 and cells[0].tag == "td" and not _words(cells[0])
+    return all(cell.tag == "th" for cell in (cells[1:] if is_corner else cells))
 
 
 def _has_values(row: "Element") -> bool:
@@ -379,6 +461,7 @@ def _texts(element: "Element") -> Iterator[str]:
         gap = "" if child.tag in INLINE else " "
         yield gap
         if child.tag not in _FURNITURE:
-            yield from _texts(child)
+            words = "".join(_texts(child))
+            yield linked(words, child.get("href")) if child.tag == "a" else words
         yield gap
         yield child.tail or ""

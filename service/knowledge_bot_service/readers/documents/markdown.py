@@ -11,7 +11,8 @@ from textwrap import dedent
 from typing import TYPE_CHECKING, Any, Final
 
 from knowledge_bot_service.readers.analyzer.blocks import COLONS, Block
-from knowledge_bot_service.readers.documents.document import ParsedDocument
+from knowledge_bot_service.readers.documents.document import ParsedDocument, linked
+from knowledge_bot_service.readers.documents.html import page_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -192,13 +193,14 @@ def _markdown() -> "MarkdownIt":
     parser = MarkdownIt("commonmark", {"maxNesting": 2 * _MAX_NESTING}).enable("strikethrough")
     parser.disable("html_block")
     parser.core.ruler.at("inline", _inline)
-    # Where a link goes is not read.
+    # Where a link goes is told as it stands.
     parser.normalizeLink = str  # type: ignore[assignment,method-assign]
     parser.validateLink = bool  # type: ignore[assignment,method-assign]
     _add(parser, "too_deep", _too_deep)
     _add(parser, "table", _table)
     _add(parser, "set_off", _set_off)
     _add(parser, "unseen", _unseen)
+    _add(parser, "html_table", _html_table)
     return parser
 
 
@@ -301,6 +303,19 @@ def _unseen(state: "StateBlock", start: int, end: int, silent: bool) -> bool:
     return True
 
 
+def _html_table(state: "StateBlock", start: int, end: int, silent: bool) -> bool:
+    """A table in HTML, up to its end."""
+    if not _line(state, start).lower().startswith("<table") or state.is_code_block(start):
+        return False
+    last = next((n for n in range(start, end) if "</table>" in _line(state, n).lower()), None)
+    if last is None:
+        return False
+    if not silent:
+        state.push("table", "", 0).content = state.getLines(start, last + 1, 0, False)
+        state.line = last + 1
+    return True
+
+
 def _ends_options(state: "StateBlock", number: int) -> bool:
     return not (state.isEmpty(number) or state.is_code_block(number))
 
@@ -327,9 +342,7 @@ def _blocks(parser: "MarkdownIt", source: str, depth: int = 0) -> Iterator[Block
                     mark = ""
                 level = 0
             case "table":
-                names, *_ = [_cells(parser, row, env) for row in token.meta["names"]] or [()]
-                cells = [_cells(parser, row, env) for row in token.meta["rows"]]
-                found = [Block("row", "", 0, names, one) for one in cells or [names]]
+                found = _rows(parser, token, env)
             case "fence" | "code_block":
                 # An item introduces the code after it, also where that is not indented.
                 under = lists or int(before.kind == "item" and before.text.endswith(COLONS))
@@ -337,6 +350,15 @@ def _blocks(parser: "MarkdownIt", source: str, depth: int = 0) -> Iterator[Block
                 mark = ""
         yield from found
         before = found[-1] if found else before
+
+
+def _rows(parser: "MarkdownIt", token: "Token", env: dict[str, Any]) -> list[Block]:
+    """The rows of a table, in Markdown or in HTML."""
+    if token.content:
+        return page_blocks(token.content.encode())
+    names, *_ = [_cells(parser, row, env) for row in token.meta["names"]] or [()]
+    cells = [_cells(parser, row, env) for row in token.meta["rows"]]
+    return [Block("row", "", 0, names, one) for one in cells or [names]]
 
 
 def _text(words: str, level: int, lists: int, mark: str) -> Block:
@@ -402,6 +424,7 @@ def _shown(code: str, role: str) -> str:
 def _said(tokens: "Sequence[Token]", code: list[str]) -> str:
     """The words of tokens; the number of what they add to the code stands for it."""
     words: list[str] = []
+    links: list[tuple[int, str]] = []
     struck = 0
     for token in tokens:
         match token.type:
@@ -410,15 +433,20 @@ def _said(tokens: "Sequence[Token]", code: list[str]) -> str:
                 struck += token.nesting
             case _ if struck:
                 continue
-            case "text":
-                words.append(token.content)
             case "code_inline":
                 words.append(f"\0{len(code)}\0")
                 code.append(token.content)
             case "softbreak" | "hardbreak":
                 words.append("\n")
+            case "link_open" | "link_close":
+                links.append((len(words), str(token.attrs.get("href", ""))))
+                if token.type == "link_close":
+                    _, (start, address) = links.pop(), links.pop()
+                    words[start:] = [linked("".join(words[start:]), address)]
             case "image":
                 words.append(_said(token.children or [], code))
-            case "html_inline" if token.content.lower().startswith("<br"):
-                words.append(" ")
+            case "html_inline":
+                words += [" "] if token.content.lower().startswith("<br") else []
+            case _:
+                words.append(token.content)
     return "".join(words)

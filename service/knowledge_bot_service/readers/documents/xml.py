@@ -1,37 +1,91 @@
 """XML: the text of its elements; and what a fault of libxml2 means."""
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+import re
+from collections.abc import Iterator
+from typing import IO, TYPE_CHECKING, Final
 
-from knowledge_bot_service.readers.analyzer.blocks import Block
+from knowledge_bot_service.readers.analyzer.blocks import Block, told
 from knowledge_bot_service.readers.documents.document import ExtractionError, ParsedDocument
 
 if TYPE_CHECKING:
     from lxml.etree import XMLSyntaxError
+    from lxml.etree import _Element as Element
 
 
-def read_xml(path: Path) -> ParsedDocument:
-    """The text of an XML file: each element's own text is a paragraph.
+def read_xml(file: IO[bytes]) -> ParsedDocument:
+    """The text of an XML file: a paragraph for each text, a record for values that stand together.
+
+    Marks within a text are left out. A value has the name of its element or attribute.
 
     Raises:
         ExtractionError: it is larger than 20 MiB, not well-formed, or has no text.
     """
     from lxml import etree
 
-    if path.stat().st_size > _MAX_SIZE:
-        raise ExtractionError(f"the XML is larger than {_MAX_SIZE // 1024**2} MiB")
-    parser = etree.XMLParser(
-        resolve_entities=False, no_network=True, load_dtd=False, remove_comments=True
-    )
+    data = file.read(MAX_XML + 1)
+    if len(data) > MAX_XML:
+        raise ExtractionError(f"the XML is larger than {MAX_XML // 1024**2} MiB")
     try:
-        root = etree.fromstring(path.read_bytes(), parser)
+        root = parsed_xml(data)
     except etree.XMLSyntaxError as error:
         raise fault(error, _reason(error)) from None
-    parts = (str(part).strip() for part in root.itertext())
-    blocks = [Block("paragraph", part) for part in parts if part]
+    blocks = [*_blocks(root)]
     if not blocks:
         raise ExtractionError("the XML has no text")
     return ParsedDocument(blocks)
+
+
+def parsed_xml(data: bytes) -> "Element":
+    """The tree of an XML document, without comments; nothing is fetched, no entity resolved.
+
+    Raises:
+        lxml.etree.XMLSyntaxError: it is not well-formed.
+    """
+    from lxml import etree
+
+    parser = etree.XMLParser(
+        resolve_entities=False,
+        no_network=True,
+        load_dtd=False,
+        remove_comments=True,
+        remove_pis=True,
+    )
+    return etree.fromstring(data, parser)
+
+
+def _blocks(element: "Element") -> Iterator[Block]:
+    children = [*element]
+    values = [(_name(key), str(value).strip()) for key, value in element.items() if value.strip()]
+    own = [element.text or "", *(child.tail or "" for child in element)]
+    if not children or any(map(str.strip, own)):
+        if text := " ".join("".join(map(str, element.itertext())).split()):
+            values.append(("" if children or _PROSE.search(text) else _name(element.tag), text))
+        yield from _told(values)
+        return
+    for child in children:
+        text = " ".join((child.text or "").split())
+        if len(child) or child.attrib or _PROSE.search(text):
+            yield from _told(values)
+            values = []
+            yield from _blocks(child)
+        elif text:
+            values.append((_name(child.tag), text))
+    yield from _told(values)
+
+
+def _told(values: list[tuple[str, str]]) -> Iterator[Block]:
+    if len(values) == 1:
+        yield Block("paragraph", values[0][1])
+    elif values:
+        yield told([name for name, _ in values], [text for _, text in values])
+
+
+def _name(tag: object) -> str:
+    return str(tag).rpartition("}")[2].replace("_", " ")
+
+
+# What is said in sentences needs no name.
+_PROSE: Final = re.compile(r"[.!?:]$|^.{80}", re.DOTALL)
 
 
 def _reason(error: "XMLSyntaxError") -> str:
@@ -50,8 +104,8 @@ def fault(error: "XMLSyntaxError", reason: str) -> Exception:
     return MemoryError() if code == _NO_MEMORY else ExtractionError(reason)
 
 
-# Its tree takes ten times as much memory.
-_MAX_SIZE: Final = 20 * 1024**2
+MAX_XML: Final = 20 * 1024**2
+"""Of a larger document the tree would take too much memory: ten times as much."""
 
 # libxml2's XML_ERR_NO_MEMORY and XML_ERR_RESOURCE_LIMIT.
 _NO_MEMORY: Final = 2

@@ -35,7 +35,8 @@ x = a_b_c  # **kept**
 """
     document = read(source, "a.md")
     assert document == Read(
-        "# Opening hours\n\nThe office opens at nine. See the map or the rules.\n\n## Closing\n\n"
+        "# Opening hours\n\nThe office opens (https://example.com/a_(b)) at nine."
+        " See the map or the rules (https://example.com).\n\n## Closing\n\n"
         "snake_case and 2 * 3 * 4 stay, so does *this*.\n\n- one\n- two\n\n"
         "```python\nx = a_b_c  # **kept**\n```\n\nday | hour\n--- | ---\nMon | 9",
         "Handbook",
@@ -162,7 +163,7 @@ def test_what_a_directive_of_myst_sets_off_is_text(read):
         ("Press {kbd}`Tab`, see {ref}`the guide <guide>`.", "Press Tab, see the guide."),
         (
             "A [Domain], `[Domain]`, [none].\n\n[domain]: https://x.org",
-            "A Domain, [Domain], [none].",
+            "A Domain (https://x.org), [Domain], [none].",
         ),
     ],
 )

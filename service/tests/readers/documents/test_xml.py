@@ -3,9 +3,23 @@
 import pytest
 
 
-def test_xml_gives_the_text_of_its_elements(read):
-    xml = "<rss><item><title>One</title><!-- no --><description>Two</description></item></rss>"
-    assert read(xml, "", "application/rss+xml").text == "One\n\nTwo"
+@pytest.mark.parametrize(
+    ("xml", "text"),
+    [
+        (
+            "<rss><item><title>One</title><!-- no --><description>Two</description></item></rss>",
+            "title: One; description: Two",
+        ),
+        ("<a><para>Click <b>OK</b> to save.</para></a>", "Click OK to save."),
+        ("<rooms><room name='Hall'><fee>150</fee></room></rooms>", "name: Hall; fee: 150"),
+        (
+            "<a><b>It opens at nine.</b><c>Then it closes.</c></a>",
+            "It opens at nine.\n\nThen it closes.",
+        ),
+    ],
+)
+def test_xml_gives_the_text_of_its_elements(xml, text, read):
+    assert read(xml, "", "application/rss+xml").text == text
 
 
 LAUGHS = (

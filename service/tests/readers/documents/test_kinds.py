@@ -1,0 +1,301 @@
+"""Each kind of document that an office has: what is read of it, and what is not."""
+
+# Documents and what is read of them stand as they are.
+# ruff: noqa: E501, ISC004
+
+import json
+
+import pytest
+
+from document_files import SENTENCE, archive, docx, epub, odf, pptx, xlsx
+
+MAIL = (
+    "From: Ada <ada@example.org>\r\nTo: all@example.org\r\n"
+    "Subject: =?utf-8?q?Heizung_im_B=C3=BCro?=\r\nMIME-Version: 1.0\r\n"
+)
+PLAIN = (
+    "Content-Type: text/plain; charset=utf-8\r\nContent-Transfer-Encoding: base64\r\n\r\n"
+    "VGhlIGNvZGUgb2YgdGhlIGdhdGUgaXMgNzcxNC4K\r\n"
+)
+PARTS = (
+    f"{MAIL}Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n{PLAIN}--b\r\n"
+    "Content-Type: text/csv\r\nContent-Disposition: attachment; filename=fees.csv\r\n\r\n"
+    "Item,Price\r\nKey,45\r\n--b\r\nContent-Type: image/png\r\n"
+    "Content-Disposition: attachment; filename=a.png\r\n\r\nX\r\n--b--\r\n"
+)
+NOTEBOOK = {
+    "nbformat": 4,
+    "metadata": {"language_info": {"name": "python"}},
+    "cells": [
+        {"cell_type": "markdown", "source": ["# Water\n", "The boiler uses *300* litres."]},
+        {
+            "cell_type": "code",
+            "source": "print(3)",
+            "outputs": [{"text": ["3\n"]}, {"data": {"image/png": "aGk="}}],
+        },
+    ],
+}
+TITLE = (
+    '<p:sp><p:nvSpPr><p:ph type="title"/></p:nvSpPr><a:p><a:r><a:t>Fees</a:t></a:r></a:p></p:sp>'
+)
+BODY = (
+    '<p:sp><p:nvSpPr><p:ph type="body"/></p:nvSpPr><a:p><a:r><a:t>A key</a:t></a:r></a:p><a:p>'
+    '<a:pPr lvl="1"/><a:r><a:t>45 euros</a:t></a:r></a:p><a:p><a:pPr><a:buNone/></a:pPr><a:r>'
+    '<a:rPr><a:hlinkClick r:id="rId2"/></a:rPr><a:t>The form</a:t></a:r></a:p></p:sp>'
+)
+BOXED = (
+    "<p:grpSp><p:sp><a:p><a:r><a:t>In a group.</a:t></a:r></a:p></p:sp></p:grpSp><p:graphicFrame>"
+    '<a:tbl><a:tblPr firstRow="1"/><a:tr><a:tc><a:p><a:r><a:t>Item</a:t></a:r></a:p></a:tc><a:tc>'
+    "<a:p><a:r><a:t>Price</a:t></a:r></a:p></a:tc></a:tr><a:tr><a:tc><a:p><a:r><a:t>Key</a:t></a:r>"
+    "</a:p></a:tc><a:tc><a:p><a:r><a:t>45</a:t></a:r></a:p></a:tc></a:tr></a:tbl></p:graphicFrame>"
+)
+SLIDE_NUMBER = (
+    '<p:sp><p:nvSpPr><p:ph type="sldNum"/></p:nvSpPr><a:p><a:r><a:t>7</a:t></a:r></a:p></p:sp>'
+)
+NOTES = "<p:sp><a:p><a:r><a:t>Say it slowly.</a:t></a:r></a:p></p:sp>"
+
+FORMATS = (
+    '<numFmts><numFmt numFmtId="170" formatCode="d.m.yyyy"/><numFmt numFmtId="171"'
+    ' formatCode="#,##0.00\\ &quot;€&quot;"/></numFmts><cellXfs><xf numFmtId="0"/><xf numFmtId="170"/>'
+    '<xf numFmtId="171"/><xf numFmtId="9"/></cellXfs>'
+)
+
+
+def row(number, *cells, look=""):
+    """A row of a sheet: a text, or a number with the number of its format."""
+    told = "".join(
+        f'<c t="inlineStr"><is><t>{cell}</t></is></c>'
+        if isinstance(cell, str)
+        else f'<c s="{cell[1]}"><v>{cell[0]}</v></c>'
+        for cell in cells
+    )
+    return f'<row r="{number}" {look}>{told}</row>'
+
+
+ROWS = (
+    row(1, "Fees of 2026")
+    + row(2, "Town", "From", "Fee", "Share")
+    + row(3, "Bern", (46000, 1), (1234.5, 2), (0.19, 3))
+    + row(4, "Chur", (46001, 1), (-7, 2), (1, 3))
+    + row(6, "Genf", (46002, 1), (8, 2), (0, 3))
+    + row(7, "Secret", (46002, 1), (8, 2), (0, 3), look='hidden="1"')
+)
+LIST = (
+    '<text:list-style style:name="L"><text:list-level-style-number text:level="1"'
+    ' style:num-format="a" style:num-suffix=")" text:start-value="2"/></text:list-style>'
+    '<style:style style:name="H"><style:text-properties text:display="none"/></style:style>'
+)
+TEXT = (
+    '<text:h text:outline-level="1">Rules</text:h><text:p>See <text:a xlink:href="https://x.org/f">'
+    "the form</text:a><text:note><text:note-body><text:p>Page 3.</text:p></text:note-body></text:note>"
+    '</text:p><text:p>Seen. <text:span text:style-name="H">Hidden.</text:span></text:p>'
+    '<text:list text:style-name="L"><text:list-item><text:p>one</text:p></text:list-item>'
+    "<text:list-item><text:p>two</text:p></text:list-item></text:list><text:tracked-changes>"
+    "<text:p>Gone.</text:p></text:tracked-changes>"
+)
+CELL = "<table:table-cell{}><text:p>{}</text:p></table:table-cell>"
+SHEET = (
+    '<table:table table:name="Fees"><table:table-row>'
+    f"{CELL.format('', 'Town')}{CELL.format('', 'Fee')}</table:table-row><table:table-row>"
+    f"{CELL.format('', 'Bern')}{CELL.format('', '12,50 €')}</table:table-row><table:table-row"
+    ' table:number-rows-repeated="1048570"><table:table-cell table:number-columns-repeated="16384"/>'
+    "</table:table-row></table:table>"
+)
+SLIDE = (
+    "<draw:page><draw:frame><draw:text-box><text:p>Bring a card.</text:p></draw:text-box></draw:frame>"
+    '<draw:frame presentation:class="title"><draw:text-box><text:p>Loans</text:p></draw:text-box>'
+    "</draw:frame></draw:page>"
+)
+RTF = (
+    r"{\rtf1\ansi\ansicpg1252{\fonttbl{\f0\fcharset204 A;}}{\stylesheet{\s1 heading 1;}}{\info{\title T}}"
+    r"{\header Top}\pard\s1 Rules\par\pard Caf\'e9 {\v hidden}\u8364? {\f0 \'c4\'e0}\par"
+    r"{\field{\*\fldinst HYPERLINK "
+    '"https://x.org/f"'
+    r"}{\fldrslt The form}}\par {\listtext 5.\tab}Fifth\par"
+    r"\trowd\intbl Item\cell Price\cell\row\intbl Key\cell 45\cell\row\pard End.\par{\*\unknown X}}"
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "text"),
+    [
+        (
+            "a.eml",
+            MAIL + PLAIN,
+            "# Heizung im Büro\n\nFrom: Ada <ada@example.org>; To: all@example.org\n\n"
+            "The code of the gate is 7714.",
+        ),
+        (
+            "a.txt",
+            PARTS,
+            "# Heizung im Büro\n\nFrom: Ada <ada@example.org>; To: all@example.org\n\n"
+            "The code of the gate is 7714.\n\n## fees.csv\n\nItem: Key; Price: 45",
+        ),
+        (
+            "a.mbox",
+            f"From a@b Thu Jan  1 09:00:00 2026\n{MAIL}\nOne.\n\n"
+            "From a@b Thu Jan  1 09:00:00 2026\nSubject: Two\n\nThere.",
+            "# Heizung im Büro\n\nFrom: Ada <ada@example.org>; To: all@example.org\n\nOne.\n\n"
+            "# Two\n\nThere.",
+        ),
+        (
+            "a.mhtml",
+            "MIME-Version: 1.0\nContent-Type: multipart/related; boundary=b\n\n--b\nContent-Type: "
+            f"text/html\nContent-Transfer-Encoding: quoted-printable\n\n<p>{SENTENCE[:30]}=\n"
+            f"{SENTENCE[30:]}\n--b--",
+            SENTENCE,
+        ),
+        (
+            "a.ipynb",
+            json.dumps(NOTEBOOK),
+            "# Water\n\nThe boiler uses 300 litres.\n\n```python\nprint(3)\n```\n\n```\n3\n```",
+        ),
+        (
+            "a.json",
+            '{"shop": {"opens_at": "nine", "town": "Bern"}, "fees": [{"item": "Key", "euros": 45}]}',
+            "opens at: nine; town: Bern\n\nitem: Key; euros: 45",
+        ),
+        (
+            "a.jsonl",
+            '{"item": "Key", "euros": 45}\n{"item": "Fob"}',
+            "item: Key; euros: 45\n\nitem: Fob",
+        ),
+        ("a.json", "{never closed", "{never closed"),
+        (
+            "a.srt",
+            "1\n00:00:01,000 --> 00:00:02,000\n<i>We open</i>\n\n2\n00:00:03,000 --> 00:00:04,000\nat nine.",
+            "We open at nine.",
+        ),
+        (
+            "a.vtt",
+            "WEBVTT\n\nNOTE no\n\n00:01.000 --> 00:02.000\nWe open at nine.",
+            "We open at nine.",
+        ),
+        (
+            "a.ics",
+            "BEGIN:VCALENDAR\nBEGIN:VEVENT\nSUMMARY:Board\\, in\n  May\nDTSTART;TZID=X:20260504T190000\n"
+            "LOCATION:Hall\nEND:VEVENT\nEND:VCALENDAR",
+            "Event: Board, in May; Begins: 2026-05-04 19:00; Where: Hall",
+        ),
+        (
+            "a.vcf",
+            "BEGIN:VCARD\nFN:Ada Lark\nTEL;TYPE=work:044 1\nADR:;;Quay 3;Bern;;3000;CH\nPHOTO:xx\nEND:VCARD",
+            "Name: Ada Lark; Phone: 044 1; Postal address: Quay 3, Bern, 3000, CH",
+        ),
+        (
+            "a.pptx",
+            pptx(
+                BODY + SLIDE_NUMBER + TITLE,
+                BOXED,
+                "HIDDEN" + TITLE,
+                notes=NOTES,
+                link="https://x.org/f",
+            ),
+            "## Fees\n\n- A key\n  - 45 euros\n\nThe form (https://x.org/f)\n\nSay it slowly.\n\n"
+            "In a group.\n\nItem: Key; Price: 45",
+        ),
+        (
+            "a.xlsx",
+            xlsx(ROWS, formats=FORMATS, hidden=row(1, "Old")),
+            "## Fees\n\nFees of 2026\n\nTown: Bern; From: 9.12.2025; Fee: 1,234.50 €; Share: 19%\n\n"
+            "Town: Chur; From: 10.12.2025; Fee: -7.00 €; Share: 100%\n\n"
+            "Town: Genf; From: 11.12.2025; Fee: 8.00 €; Share: 0%",
+        ),
+        (
+            "a.xlsx",  # a filter hides rows for a while
+            xlsx(row(1, "a", "b", look='hidden="1"'), after='<autoFilter ref="A1"/>'),
+            "## Fees\n\na; b",
+        ),
+        (
+            "a.odt",
+            odf(TEXT, styles=LIST),
+            "## Rules\n\nSee the form (https://x.org/f) (Page 3.)\n\nSeen.\n\nb) one\nc) two",
+        ),
+        ("a.ods", odf(SHEET, kind="spreadsheet"), "## Fees\n\nTown: Bern; Fee: 12,50 €"),
+        ("a.odp", odf(SLIDE, kind="presentation"), "## Loans\n\nBring a card."),
+        (
+            "a.rtf",
+            RTF,
+            "## Rules\n\nCafé € Да\n\nThe form (https://x.org/f)\n\n5. Fifth\n\nItem: Key; Price: 45\n\nEnd.",
+        ),
+        (
+            "a.epub",
+            epub("<html><body><h1>One</h1><p>A.</p></body></html>", f"<html><p>{SENTENCE}</html>"),
+            f"# One\n\nA.\n\n{SENTENCE}",
+        ),
+        ("a.xls", "Item\tPrice\nKey\t45\n", "Item: Key; Price: 45"),
+        ("a.xls", f"<table><tr><td>{SENTENCE}</td></tr></table>", SENTENCE),
+    ],
+)
+def test_what_an_office_has_is_read_as_its_readers_see_it(name, content, text, read):
+    assert read(content, name).text == text
+
+
+LAUGHS = (
+    '<?xml version="1.0"?><!DOCTYPE a [<!ENTITY a "x"><!ENTITY b SYSTEM "file:///etc/passwd">]>'
+)
+DEEP = "<a:p>" * 400 + "</a:p>" * 400
+COMPOUND = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("a.pptx", pptx(SLIDE_NUMBER), "no text in its 1 slides"),
+        ("a.pptx", pptx(DEEP), "text is damaged"),
+        ("a.pptx", pptx(TITLE + "a" * 30_000_000), "unpacks from"),
+        ("a.xlsx", xlsx(""), "no text"),
+        ("a.xlsx", xlsx("<row>"), "text is damaged"),
+        ("a.odt", odf("<text:p/>"), "no text"),
+        (
+            "a.odt",
+            archive({"content.xml": "<a/>", "META-INF/manifest.xml": "<a><encryption-data/></a>"}),
+            "password",
+        ),
+        ("a.epub", epub(), "no text"),
+        ("a.epub", archive({"META-INF/container.xml": "<a/>"}), "damaged"),
+        ("a.rtf", "{\\rtf1 {\\pict 00}}", "no text"),
+        ("a.ipynb", "[]", "damaged"),
+        ("a.docx", COMPOUND + "EncryptedPackage".encode("utf-16-le"), "protected by a password"),
+        ("a.doc", COMPOUND + "WordDocument".encode("utf-16-le"), "an old Word document"),
+        ("a.ppt", COMPOUND + "PowerPoint Document".encode("utf-16-le"), "an old presentation"),
+        ("a.xls", COMPOUND + "Workbook".encode("utf-16-le"), "the spreadsheet is damaged"),
+        (
+            "a.msg",
+            COMPOUND + "__properties_version1.0".encode("utf-16-le"),
+            "the mail (.msg) is damaged",
+        ),
+        ("a.wps", COMPOUND, "an old Office document"),
+    ],
+)
+def test_what_cannot_be_read_gets_its_reason(name, content, reason, read):
+    assert reason in read.reason(content, name)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.xml", f"{LAUGHS}<a>Kept. &a;&b;</a>"),
+        ("a.rtf", "{\\rtf1 " + "{" * 100_000 + "Kept." + "}" * 100_001),
+        (
+            "a.eml",
+            f"{MAIL}Content-Type: multipart/mixed; boundary=b\n\n"
+            + "--b\n" * 10_000
+            + f"\n{SENTENCE}",
+        ),
+        ("a.ods", odf(SHEET.replace('"1048570"', '"999999999"'), kind="spreadsheet")),
+        (
+            "a.xlsx",
+            xlsx(
+                row(1, "Kept.") + row(2, "b"),
+                after='<mergeCells><mergeCell ref="A1:XFD1048576"/></mergeCells>',
+            ),
+        ),
+        ("a.docx", docx("Kept.", body='<w:altChunk r:id="rId1"/>')),
+        ("a.json", '{"a":' * 200 + '"Kept."' + "}" * 200),
+    ],
+)
+def test_what_is_hostile_fetches_nothing_and_ends(name, content, read):
+    text = read(content, name).text
+    assert text
+    assert "root:" not in text
