@@ -65,7 +65,8 @@ def has_names(rows: Sequence[Row], *, is_sure: bool = False) -> bool:
     first, below = rows[0], rows[1 : _LOOKED_AT + 1]
     numbers = [cell for cell in first if NUMBER.fullmatch(cell)]
     are_years = all(map(_YEAR.fullmatch, numbers)) and len(set(numbers)) == len(numbers)
-    if len(first) < 2 or not are_years or sum(map(bool, first)) * 2 < len(first):
+    is_long = max(map(len, first)) > _MAX_NAME
+    if len(first) < 2 or is_long or not are_years or sum(map(bool, first)) * 2 < len(first):
         return False
     over_numbers = sum(
         bool(name) and bool(values) and all(map(NUMBER.fullmatch, values))
@@ -117,6 +118,8 @@ _DELIMITERS: Final = "\t;|,"
 _CLEAR: Final = 0.05
 _SEPARATOR: Final = re.compile(r"\"?sep=(.)\"?\r?\n", re.IGNORECASE)
 
+# What is longer is no name, in characters.
+_MAX_NAME: Final = 80
 # So many rows say what is in a column.
 _LOOKED_AT: Final = 50
 
