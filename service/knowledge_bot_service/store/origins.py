@@ -49,7 +49,7 @@ _IS_HIDDEN: Final = """
 EXISTS (SELECT 1 FROM source JOIN source_collection ON source_collection.source = source.id
         JOIN collection ON collection.id = source_collection.collection
         WHERE source.place = entry.place
-          AND public_id NOT IN (SELECT value FROM json_each(:seen)))
+          AND collection.public_id NOT IN (SELECT value FROM json_each(:seen)))
 """
 
 # SQLite has no larger numbers than 64 bits with a sign: both halves of the marks are added up.

@@ -8,15 +8,18 @@ from conformance import requirements
 from conformance.kit import Kit
 from in_process import OnAPort
 from knowledge_bot import Client
+from knowledge_bot_service.config.keys import StoredKeys
 
 
 @pytest.fixture(scope="module")
 def kit() -> Iterator[Kit]:
-    with (
-        OnAPort(collections={"col_1": "House"}, bots={"bot_1": ["col_1"]}) as service,
-        Client(service.api_key, service.base_url) as client,
-    ):
-        kit = Kit(client, "col_1", "bot_1", wait=60)
+    collections = {"col_1": "House", "col_2": "Garden"}
+    with OnAPort(collections=collections, bots={"bot_1": ["col_1"]}) as service:
+        kept = StoredKeys(service.data)
+        keys = [service.api_key, kept.add("second", "manage", expires=None)]
+        keys.append(kept.add("guest", "manage", expires=None, collections=["col_2"]))
+        first, *others = (Client(key, service.base_url) for key in keys)
+        kit = Kit(first, "col_1", "bot_1", 60, *others)
         yield kit
         kit.delete_all()
         assert kit.made == []
