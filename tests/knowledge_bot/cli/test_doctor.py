@@ -7,6 +7,7 @@ import sqlite3
 import pytest
 
 from calls import KEY
+from knowledge_bot import Client
 from pseudo_terminal import terminal
 from served import served
 
@@ -138,3 +139,39 @@ def test_it_says_what_is_announced_and_what_is_not(examined, service):
     assert checks["extension com.example.acl"][0] is True
     assert checks["extension idempotency"][0] is None
     assert checks["extension passages"][0] is None
+
+
+def test_it_says_what_the_service_holds_of_each_origin(examined, standing_in):
+    service = standing_in(**HANDBOOK, extensions={"sync"})
+    service.fail_source("b")
+    with Client(KEY, URL, transport=service.transport) as client:
+        for key in "abc":
+            client.put_text_source(
+                origin="/srv/o", key=key, digest=key, name=key, collections="col_handbook",
+                content=key,
+            )  # fmt: skip
+        code, _, checks = examined()
+        assert (code, checks["origin /srv/o"][0]) == (1, False)
+        assert "sources 3, pending 0, failed 1" in checks["origin /srv/o"][1]
+        told = [("b", "it cannot be read")]
+        client.complete_origin("/srv/o", "run", limit=0, told=told)
+        code, _, checks = examined()
+        assert (code, checks["origin /srv/o"][0]) == (0, True)
+        for number in range(30):
+            client.complete_origin(f"{number}", "run", limit=0)
+    _, _, checks = examined()
+    assert checks["origins"] == (None, "11 more: `kbot sources origins` lists them.")
+
+
+@pytest.mark.parametrize("lost", [0, 2])
+def test_it_says_which_sources_of_the_ledger_are_not_in_the_service(
+    examined, standing_in, run, lost
+):
+    service = standing_in(**HANDBOOK, extensions={"sources"})
+    items = "\n".join(json.dumps({"name": f"n{n}", "content": f"{n}"}) for n in range(5))
+    done = run("ingest", "jsonl", "-", "--collection", "col_handbook", stdin=items)
+    assert done.exit_code == 0, done.output
+    del service.sources[:lost]
+    code, _, checks = examined()
+    assert (code, checks["ledger and service"][0]) == ((1, False) if lost else (0, True))
+    assert ("n1" in checks["ledger and service"][1]) == bool(lost)
