@@ -49,7 +49,7 @@ def bulk_ingestion() -> None:
 
     KnowledgeBotIngestOperator.partial(
         task_id="ingest", ledger_conn_id="knowledge_bot_ledger_default", concurrency=4
-    ).expand(items=chunks())
+    ).expand(origin=chunks())
 
 
 bulk_ingestion()

@@ -15,7 +15,13 @@ from celery.contrib.testing.worker import start_worker
 
 from handbook_rows import handbook_rows, rows_service
 from knowledge_bot import Client
-from knowledge_bot.ingest import IncompleteIngestionError, from_rows, ingest
+from knowledge_bot.ingest import (
+    IncompleteIngestionError,
+    ingest,
+)
+from knowledge_bot.origins import (
+    Rows,
+)
 
 app = Celery("handbook", broker="memory://", backend="cache+memory://")
 app.conf.update(
@@ -31,7 +37,7 @@ def feed(rows: list[dict[str, str]]) -> dict[str, int]:
     with Client() as client:
         report = ingest(
             client,
-            from_rows(rows, key="id", text="body", name="title"),
+            Rows(rows, key="id", text="body", title="title", name="handbook").items(),
             collections="col_handbook",
             ledger=os.environ["LEDGER"],  # with workers on several machines: postgresql://…
             share=False,  # the rows are divided already

@@ -13,7 +13,14 @@ from typing import Any
 
 from handbook_rows import handbook_rows, rows_service
 from knowledge_bot import Client
-from knowledge_bot.ingest import IncompleteIngestionError, Ledger, from_rows, ingest
+from knowledge_bot.ingest import (
+    IncompleteIngestionError,
+    Ledger,
+    ingest,
+)
+from knowledge_bot.origins import (
+    Rows,
+)
 
 
 def feed(rows: list[dict[str, Any]], table: dict[str, Any]) -> None:
@@ -21,9 +28,13 @@ def feed(rows: list[dict[str, Any]], table: dict[str, Any]) -> None:
     with Client() as client:
         report = ingest(
             client,
-            from_rows(
-                rows, key=lambda row: f"{table['name']}/{row['id']}", text="body", name="title"
-            ),
+            Rows(
+                rows,
+                key=lambda row: f"{table['name']}/{row['id']}",
+                text="body",
+                title="title",
+                name="handbook",
+            ).items(),
             collections="col_handbook",
             ledger=os.environ["LEDGER"],
             share=False,  # the rows are divided already

@@ -13,7 +13,13 @@ from typing import Any
 
 from handbook_rows import handbook_rows, rows_service
 from knowledge_bot import Client
-from knowledge_bot.ingest import IncompleteIngestionError, from_rows, ingest
+from knowledge_bot.ingest import (
+    IncompleteIngestionError,
+    ingest,
+)
+from knowledge_bot.origins import (
+    Rows,
+)
 
 
 def feed(batch: Any) -> dict[str, list[int]]:
@@ -21,7 +27,7 @@ def feed(batch: Any) -> dict[str, list[int]]:
     with Client() as client:
         report = ingest(
             client,
-            from_rows(batch.to_pylist(), key="id", text="body", name="title"),
+            Rows(batch.to_pylist(), key="id", text="body", title="title", name="handbook").items(),
             collections="col_handbook",
             ledger=os.environ["LEDGER"],  # on a cluster: postgresql://…
             share=False,  # the rows are divided already

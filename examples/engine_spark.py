@@ -15,7 +15,14 @@ from typing import Any
 
 from handbook_rows import handbook_rows, rows_service
 from knowledge_bot import Client
-from knowledge_bot.ingest import IncompleteIngestionError, Ledger, from_rows, ingest
+from knowledge_bot.ingest import (
+    IncompleteIngestionError,
+    Ledger,
+    ingest,
+)
+from knowledge_bot.origins import (
+    Rows,
+)
 
 
 def feed(rows: Iterable[Any]) -> None:
@@ -23,7 +30,13 @@ def feed(rows: Iterable[Any]) -> None:
     with Client() as client:
         report = ingest(
             client,
-            from_rows((row.asDict() for row in rows), key="id", text="body", name="title"),
+            Rows(
+                (row.asDict() for row in rows),
+                key="id",
+                text="body",
+                title="title",
+                name="handbook",
+            ).items(),
             collections="col_handbook",
             ledger=os.environ["LEDGER"],  # on a cluster: postgresql://…
             share=False,  # the rows are divided already

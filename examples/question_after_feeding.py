@@ -15,6 +15,7 @@ from airflow_knowledge_bot.operators import (
     KnowledgeBotIngestOperator,
     KnowledgeBotSendMessageOperator,
 )
+from knowledge_bot.origins import Folder
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +36,7 @@ def feed_handbook() -> None:
     """Ingest new and changed files of the folder."""
     KnowledgeBotIngestOperator(
         task_id="feed",
-        folder="{{ params.folder }}",
+        origin=Folder("{{ params.folder }}"),
         ledger_conn_id="knowledge_bot_ledger_default",
         outlets=[HANDBOOK],
     )

@@ -46,6 +46,7 @@ from airflow_knowledge_bot.operators import (
     KnowledgeBotSendMessageOperator,
 )
 from airflow_knowledge_bot.sensors import KnowledgeBotAnswerSensor, KnowledgeBotPingSensor
+from knowledge_bot.origins import Folder, Urls
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -173,12 +174,11 @@ def scheduled_ingestion() -> None:
         "wait_ready": "{{ params.wait_ready }}",
     }
     documents = KnowledgeBotIngestOperator(
-        task_id="documents", folder="{{ params.folder }}", **shared
+        task_id="documents", origin=Folder("{{ params.folder }}"), **shared
     )
     pages = KnowledgeBotIngestOperator(
         task_id="pages",
-        urls=addresses(),
-        source_options={"compare": "content"},
+        origin=Urls(addresses(), name="pages", compare="content"),
         **shared,
     )
     # A service without `sources` accepts what is not searchable yet: only its answers show when.

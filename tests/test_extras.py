@@ -16,7 +16,7 @@ OURS = (
 NEEDS = [
     ("import knowledge_bot.ingest", "feedparser", "knowledge_bot.ingest", "ingest"),
     ("from knowledge_bot.ingest import ingest", "pathspec", "knowledge_bot.ingest", "ingest"),
-    ("import knowledge_bot.ingest.sources", "defusedxml", "knowledge_bot.ingest", "ingest"),
+    ("import knowledge_bot.origins", "defusedxml", "knowledge_bot.ingest", "ingest"),
     ("import knowledge_bot.ingest", "lxml", "knowledge_bot.ingest", "ingest"),
     (
         "from langchain_knowledge_bot import ChatKnowledgeBot",
@@ -49,9 +49,9 @@ NEEDS = [
         "gateway",
     ),
     (
-        "from knowledge_bot.ingest import from_objects; from_objects('s3://bucket/docs')",
+        "from knowledge_bot.ingest import Objects; Objects('s3://bucket/docs')",
         "fsspec",
-        "from_objects",
+        "Objects",
         "objects",
     ),
     (

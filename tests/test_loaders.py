@@ -7,7 +7,13 @@ from llama_index.core import SimpleDirectoryReader
 from llama_index.core.readers import StringIterableReader
 
 from knowledge_bot import Client
-from knowledge_bot.ingest import Ledger, from_loader, ingest
+from knowledge_bot.ingest import (
+    Ledger,
+    ingest,
+)
+from knowledge_bot.origins import (
+    Loader,
+)
 from knowledge_bot.testing import MemoryService
 
 
@@ -24,8 +30,8 @@ def test_a_loader_of_langchain_is_taken(send):
         def load(self):
             return [Document("Nine.", metadata={"source": "hours.md"})]
 
-    assert [item.key for item in from_loader(Own())] == ["hours.md"]
-    assert send(from_loader(Own())).created == 1
+    assert [item.key for item in Loader(Own()).items()] == ["hours.md"]
+    assert send(Loader(Own())).created == 1
 
 
 def test_llama_index_s_reader_of_a_directory_loads_only_what_changed(send, tmp_path):
@@ -36,7 +42,7 @@ def test_llama_index_s_reader_of_a_directory_loads_only_what_changed(send, tmp_p
 
     def run():
         reader = SimpleDirectoryReader(str(folder), recursive=True)
-        return send(from_loader(reader, origin="folder"))
+        return send(Loader(reader, name="folder"))
 
     assert run().created == 3
     assert run().unchanged == 3
@@ -48,7 +54,7 @@ def test_llama_index_s_reader_of_a_directory_loads_only_what_changed(send, tmp_p
 
 def test_llama_index_s_reader_of_texts_is_taken(send):
     documents = StringIterableReader().load_data(["Nine to five.", "Closed."])
-    assert [item.name for item in from_loader(documents)] == ["Nine to five.", "Closed."]
+    assert [item.name for item in Loader(documents).items()] == ["Nine to five.", "Closed."]
     for created in (2, 0):
         documents = StringIterableReader().load_data(["Nine to five.", "Closed."])
-        assert send(from_loader(documents)).created == created
+        assert send(Loader(documents)).created == created

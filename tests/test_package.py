@@ -68,7 +68,7 @@ EXTRAS = {
         (
             "import airflow_knowledge_bot.operators, airflow_knowledge_bot.sensors, "
             "airflow_knowledge_bot.triggers, airflow_knowledge_bot.decorators; "
-            "from knowledge_bot.ingest import Ledger, from_feed, ingest"
+            "from knowledge_bot.ingest import Ledger, Feed, ingest"
         ),
         "trafilatura langchain_core llama_index",
     ),
@@ -95,7 +95,7 @@ EXTRAS = {
         "airflow langchain_core llama_index openai trafilatura",
     ),
     "ingest": (
-        "from knowledge_bot.ingest import Ledger, from_feed, from_site, ingest",
+        "from knowledge_bot.ingest import Ledger, Feed, Site, ingest",
         "airflow click fastapi fsspec langchain_core llama_index psycopg rich watchfiles",
     ),
     "langchain": (
@@ -116,8 +116,8 @@ EXTRAS = {
     ),
     "objects": (
         (
-            "from knowledge_bot.ingest import Ledger, from_objects, ingest; "
-            "from_objects('memory://bucket/docs/**')"
+            "from knowledge_bot.ingest import Ledger, Objects, ingest; "
+            "Objects('memory://bucket/docs/**')"
         ),
         "airflow boto3 click fastapi langchain_core llama_index s3fs",
     ),

@@ -10,7 +10,13 @@ from llama_index.core.schema import Document as LlamaIndexDocument
 
 from in_process import OnAPort
 from knowledge_bot import Client, UnsupportedError
-from knowledge_bot.ingest import Ledger, from_rows, ingest
+from knowledge_bot.ingest import (
+    Ledger,
+    ingest,
+)
+from knowledge_bot.origins import (
+    Rows,
+)
 from langchain_knowledge_bot import KnowledgeBotCollection
 from llama_index_knowledge_bot import CollectionSink
 
@@ -57,7 +63,7 @@ def of_llama_index(client, ledger, texts, **how):
 
 def of_rows(client, ledger, texts, **how):
     rows = [{"id": name, "body": text} for name, text in texts.items()]
-    items = from_rows(rows, key="id", text="body", origin="handbook")
+    items = Rows(rows, key="id", text="body", name="handbook")
     return ingest(client, items, collections="col_1", ledger=ledger, **how)
 
 

@@ -3,13 +3,13 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_knowledge_bot.operators.ingest import ITEM_SOURCES, KnowledgeBotIngestOperator
+from airflow_knowledge_bot.operators.ingest import KnowledgeBotIngestOperator
 
 # isort: split
 from airflow.sdk.bases.decorator import DecoratedOperator, TaskDecorator, task_decorator_factory
 from airflow.sdk.definitions.context import context_merge
 
-from airflow_knowledge_bot.functions import call_with_context, check_synchronous, name_of
+from airflow_knowledge_bot.functions import call_with_context, check_synchronous
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -24,20 +24,20 @@ def knowledge_bot_ingest_task(
     """Turn a function into a task that ingests the items it yields or returns.
 
     ```python
-    @task.knowledge_bot_ingest(collections="col_shop", ledger_conn_id="ledger", origin="stock")
+    @task.knowledge_bot_ingest(collections="col_shop", ledger_conn_id="ledger", name="stock")
     def stock(shop: str, dag_run=None):
         for row in rows_of(shop):
             yield {"name": row.title, "content": row.text, "key": row.id}
     ```
 
-    An item is a dict or an object of `knowledge_bot.ingest`, as for the operator's `items`, and is
-    not templated. The generator is read one item at a time while earlier ones are sent. A retry
-    calls the function again, and so does a try that finds another run sending some of its items;
-    what the ledger knows is not sent again.
+    An item is a dict or an object of `knowledge_bot.ingest`, as for the operator's `origin`, and is
+    not templated; the function may also return one of `knowledge_bot.origins`. The generator is
+    read one item at a time while earlier ones are sent. A retry calls the function again, and so
+    does a try that finds another run sending some of its items; what was sent is not sent again.
 
     Args:
         python_callable: the function, if the decorator is used without parentheses.
-        kwargs: parameters of `KnowledgeBotIngestOperator` but those that say where items come from.
+        kwargs: parameters of `KnowledgeBotIngestOperator` but `origin`.
     """
     return task_decorator_factory(
         python_callable=python_callable, decorated_operator_class=_IngestTask, **kwargs
@@ -62,23 +62,20 @@ class _IngestTask(DecoratedOperator, KnowledgeBotIngestOperator):
     )
 
     def __init__(self, *, python_callable: Callable[..., Iterable[Any]], **kwargs: Any) -> None:
-        given = [
-            name for name in (*ITEM_SOURCES, "source_options", "sql_conn_id") if name in kwargs
-        ]
-        if given:
+        if "origin" in kwargs:
             raise TypeError(
-                f"@task.knowledge_bot_ingest takes no {given[0]!r}: the function yields the items"
+                "@task.knowledge_bot_ingest takes no 'origin': the function yields the items"
             )
         check_synchronous("@task.knowledge_bot_ingest", python_callable)
         # What Airflow's web UI shows until the function has run.
-        items = [f"(what {python_callable.__name__} yields)"]
-        super().__init__(python_callable=python_callable, items=items, **kwargs)
+        origin = [f"(what {python_callable.__name__} yields)"]
+        super().__init__(python_callable=python_callable, origin=origin, **kwargs)
 
     @property
     def label(self) -> str:
         """A mapped task's name in Airflow's grid: what its function is called with."""
         given = (*self.op_args, *self.op_kwargs.values())
-        return self.origin or ", ".join(" ".join(str(one).split())[:_LABEL] for one in given)
+        return self.name or ", ".join(" ".join(str(one).split())[:_LABEL] for one in given)
 
     def execute(self, context: "Context") -> dict[str, Any]:
         """Call the function, and ingest its items.
@@ -94,6 +91,5 @@ class _IngestTask(DecoratedOperator, KnowledgeBotIngestOperator):
         def items() -> Any:
             return call_with_context(function, context, arguments, jinja_env=self.get_template_env)
 
-        items.__name__ = name_of(function)  # for the log
-        self.items = items
+        self.origin = items
         return KnowledgeBotIngestOperator.execute(self, context)

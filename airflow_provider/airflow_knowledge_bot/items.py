@@ -1,197 +1,111 @@
-"""From the ingest operator's parameters to the items that it ingests."""
+"""From the ingest operator's `origin` to the items that it ingests."""
 
-import inspect
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing
-from dataclasses import dataclass, replace
-from functools import cache
-from pathlib import Path
-from types import SimpleNamespace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseHook
 from pydantic import ValidationError
 
 from airflow_knowledge_bot._compat import AirflowFailException, AirflowNotFoundException
-from airflow_knowledge_bot.objects import found
-from airflow_knowledge_bot.tasks import (
-    NAMING,
-    as_bool,
-    as_number,
-    as_several,
-    check_several,
-    wrong_type,
-)
-from knowledge_bot.errors import ConfigurationError
-from knowledge_bot.ingest import (
-    File,
-    Item,
-    Skipped,
-    Text,
-    WebPage,
-    from_feed,
-    from_jsonl,
-    from_loader,
-    from_rows,
-    from_site,
-    from_sitemap,
-    from_urls,
-)
-from knowledge_bot.origins import Folder
+from airflow_knowledge_bot.objects import store_of
+from airflow_knowledge_bot.tasks import NAMING, as_several, check_several
+from knowledge_bot.ingest import File, Item, Skipped, Text, WebPage
+from knowledge_bot.origins import JsonLines, Objects, Sql
 
 if TYPE_CHECKING:
     import jinja2
     from airflow.providers.common.sql.hooks.sql import DbApiHook
 
+    from knowledge_bot.origins import Memory
+
 # The field of a dict that decides which kind of item it is.
 _KINDS: dict[str, type[Item]] = {"url": WebPage, "content": Text, "path": File}
-
-# What finds the items of a source, and so defines its options; `items` has none.
-_FINDERS: dict[str, Callable[..., Any]] = {
-    "folder": Folder,
-    "objects": found,
-    "site": from_site,
-    "sitemap": from_sitemap,
-    "feed": from_feed,
-    "urls": from_urls,
-    "jsonl": from_jsonl,
-    "sql": from_rows,
-    "documents": from_loader,
-}
-
-# What a source is where it is no address.
-_WANTED = {
-    "folder": "a path",
-    "jsonl": "a path",
-    "urls": "a file's path, or a list of addresses as text",
-    "sql": "a query as text",
-}
-
-# Where a document has its text. Where it has none, an error names so many of its fields.
-_TEXTS = ("page_content", "text")
-_FIELDS = 10
-
-# The default of an option that has none.
-_REQUIRED = inspect.Parameter.empty
-
-# The operator has its own parameter for it.
-_NO_OPTION = "origin"
 
 # The fields of an item that are no templates: a text about Helm or Jinja has braces of its own, and
 # rendering a string costs more than sending it.
 _NOT_TEMPLATES = ("content", "text", "page_content", "metadata")
 
-# Rows that psycopg2 and psycopg fetch at once from a cursor that the server keeps.
-_AT_ONCE = 500
 
-
-class Items:
-    """The items of the one source that a task names.
+@dataclass(frozen=True)
+class Given:
+    """Items that a DAG's author gives: a list, or what a function yields.
 
     Attributes:
-        origin: the source's name in the ledger; None where it has none.
-        collections: those that items have named for themselves so far.
-        found: the items, to be iterated over once.
-
-    Raises:
-        AirflowFailException: the source or an option cannot be used, or does not exist.
+        take: returns the items.
+        name: what they are called.
+        whole: whether these are all items of that name; else none is gone.
     """
 
-    def __init__(
-        self,
-        item_source: str,
-        value: Any,
-        options: Any = None,
-        *,
-        sql_conn_id: str | None = None,
-    ) -> None:
-        self._item_source, self._value, self._sql_conn_id = item_source, value, sql_conn_id
-        self._options = _checked(item_source, options)
-        self.collections: set[str] = set()
-        self.found: Any = self._found()
-        self.origin: str | None = getattr(self.found, "origin", None)
+    take: Callable[[], Any]
+    name: str
+    whole: bool
 
-    def _found(self) -> Any:
-        item_source, value = self._item_source, self._value
-        if item_source in ("items", "documents"):
-            value = value() if callable(value) else value
-            check_several(item_source, value, Item, "items")
-            if item_source == "items":
-                return self._noting(map(_item, value))
-            return from_loader(map(_document, value), **self._options)
-        if item_source != "objects":
-            is_list = item_source == "urls" and isinstance(value, list | tuple)
-            kinds = str | Path if item_source in ("folder", "urls", "jsonl") else str
-            if not all(isinstance(one, kinds) for one in (value if is_list else [value])):
-                raise wrong_type(item_source, value, _WANTED.get(item_source, "an address as text"))
-        if item_source == "sql":
-            return rows_of(value, self._sql_conn_id, self._options)
-        try:
-            items = _FINDERS[item_source](value, **self._options)
-        except (ConfigurationError, TypeError) as error:
-            raise AirflowFailException(
-                f"The task's parameter {item_source!r}, or an option in 'source_options', cannot "
-                f"be used on this worker: {str(error).rstrip('.')}. Nothing was sent."
-            ) from error
-        if item_source == "jsonl":
-            take = items.take
-            return replace(items, take=lambda: self._noting(take()))
-        return items
+    def items(self, memory: "Memory | None" = None) -> Iterator[object]:  # noqa: ARG002 - as others
+        """Yield the items."""
+        return map(_item, self.take())
 
-    def _noting(self, items: Iterable[object]) -> Iterator[object]:
-        for item in items:
-            if named := getattr(item, "collections", None):
-                self.collections.update(named)
+
+@dataclass(frozen=True)
+class Noted:
+    """An origin whose items may name collections of their own, which are noted."""
+
+    of: Any
+    collections: set[str] = field(default_factory=set)
+
+    @property
+    def name(self) -> str:
+        """The origin's name."""
+        name: str = self.of.name
+        return name
+
+    @property
+    def whole(self) -> bool:
+        """Whether these are all items of the origin."""
+        return bool(self.of.whole)
+
+    def items(self, memory: "Memory | None" = None) -> Iterator[object]:
+        """Yield the origin's items."""
+        for item in self.of.items(memory):
+            self.collections.update(getattr(item, "collections", None) or ())
             yield item
 
 
-@cache
-def _options_of(item_source: str) -> dict[str, Any]:
-    """Return the names of a source's options with their defaults; `_REQUIRED` is none."""
-    if item_source == "items":
-        return {}
-    _, *parameters = inspect.signature(_FINDERS[item_source]).parameters.values()
-    return {each.name: each.default for each in parameters if each.name != _NO_OPTION}
+def origin_of(given: Any, name: str | None, task: str) -> Any:
+    """Return what a task ingests: an origin as this worker reaches it, or items with a name.
+
+    Args:
+        given: an origin, a list of items, or a function without arguments that returns one of them.
+        name: what the origin is called, if the DAG's author says it.
+        task: what the items are called otherwise.
+
+    Raises:
+        AirflowFailException: it is none of these, or a connection is missing.
+    """
+    value = given() if callable(given) else given
+    if not is_origin(value):
+        check_several("origin", value, Item, "items")
+        return Noted(Given(lambda: value, name or task, whole=name is not None))
+    found: Any = replace(value, name=name) if name else value
+    if isinstance(found, Objects):
+        return store_of(found)
+    if isinstance(found, Sql) and found.conn_id:
+        return replace(found, connect=_hook(found.conn_id).get_conn)
+    return Noted(found) if isinstance(found, JsonLines) else found
 
 
-def _checked(item_source: str, options: Any) -> dict[str, Any]:
-    options = {} if options is None else options
-    if not isinstance(options, Mapping):
-        raise wrong_type("source_options", options, "a dict, as in {'exclude': '*.tmp'}")
-    known = _options_of(item_source)
-    options_are = ", ".join(known) or "none"
-    for name in options:
-        if name not in known:
-            raise AirflowFailException(
-                f"The task's parameter 'source_options' has {name!r}, which {item_source!r} does "
-                f"not take. Its options: {options_are}. Nothing was sent."
-            )
-    missing = [name for name, at in known.items() if at is _REQUIRED and not options.get(name)]
-    if missing:
-        raise AirflowFailException(
-            f"The task's parameter 'source_options' lacks {' and '.join(map(repr, missing))}, "
-            f"which {item_source!r} needs. Its options: {options_are}. Nothing was sent."
-        )
-    return {name: _read(name, value, known[name]) for name, value in options.items()}
-
-
-def _read(name: str, value: Any, default: Any) -> Any:
-    """Return an option's value, which a template may have turned into text."""
-    if not isinstance(value, str) or isinstance(default, str):
-        return value
-    if isinstance(default, bool):
-        return as_bool(name, value)
-    if isinstance(default, int | float):
-        return type(default)(as_number(name, value))
-    return as_several(value)
+def is_origin(given: object) -> bool:
+    """Return whether this is an origin, and no item or list."""
+    is_named = isinstance(getattr(given, "name", None), str)
+    return is_named and callable(getattr(given, "items", None))
 
 
 def _item(given: object) -> object:
     if not isinstance(given, dict):
         return given
-    for field, kind in _KINDS.items():
-        if field in given:
+    for name, kind in _KINDS.items():
+        if name in given:
             try:
                 defaults = {"name": given["url"]} if kind is WebPage else {}
                 return kind.model_validate(defaults | given)
@@ -203,42 +117,48 @@ def _item(given: object) -> object:
 
 
 def _invalid(given: dict[str, Any], reason: str) -> Skipped:
-    names = (given.get(field) for field in NAMING)
+    names = (given.get(each) for each in NAMING)
     name = str(next(filter(None, names), "an item"))
     # Partial: an earlier run may have sent it, and then it must not count as gone.
     return Skipped(name, reason, invalid=True, partial=True)
 
 
-def _document(given: object) -> object:
-    """Return a document that Airflow passed on as a dict as an object again."""
-    if not isinstance(given, dict):
-        return given
-    if any(isinstance(given.get(field), str) for field in _TEXTS):
-        return SimpleNamespace(**{str(name): value for name, value in given.items()})
-    has = f"has only {', '.join(map(repr, list(given)[:_FIELDS]))}" if given else "is empty"
-    return _invalid(
-        given,
-        "it is no document: a dict needs its text as a string in 'text' or 'page_content', and may "
-        f"have 'metadata'; this one {has}",
-    )
+# Templates ----------------------------------------------------------------------------------------
 
 
-# Templates in a DAG file's items ------------------------------------------------------------------
-
-
-def rendered(
-    parameter: str, items: Any, render: Callable[[Any], Any], jinja_env: "jinja2.Environment"
-) -> Any:
-    """Return a parameter's items, rendered.
-
-    They are a list from the DAG file, a template or an upstream task's output that gives one, or a
-    function, which is not called.
+def rendered(given: Any, render: Callable[[Any], Any], jinja_env: "jinja2.Environment") -> Any:
+    """Return an origin, rendered: its `template_fields`, or the fields of items in a DAG file.
 
     Raises:
-        AirflowFailException: a template in them cannot be rendered.
+        AirflowFailException: a template cannot be rendered, or what it gives cannot be used.
     """
     from jinja2 import TemplateError
 
+    from knowledge_bot import ConfigurationError
+
+    try:
+        if is_origin(given):
+            return given.rendered(lambda value: as_several(render(value)))
+        if isinstance(given, list | tuple):
+            return [_item_rendered(item, render, jinja_env) for item in given]
+        # Of a dict it is reported later that it is no list.
+        return given if callable(given) or isinstance(given, dict) else render(given)
+    except TemplateError as error:
+        reason = str(error).rstrip(". ")
+        raise AirflowFailException(
+            f"The task's parameter 'origin' cannot be rendered: {reason}. Correct the "
+            "template, or keep its braces in {% raw %}. Nothing was sent."
+        ) from error
+    except ConfigurationError as error:
+        raise AirflowFailException(
+            f"The task's parameter 'origin' cannot be used once it is rendered: "
+            f"{str(error).rstrip('.')}. Nothing was sent."
+        ) from error
+
+
+def _item_rendered(item: Any, render: Callable[[Any], Any], jinja_env: "jinja2.Environment") -> Any:
+    if not isinstance(item, dict):
+        return render(item)
     marks = (
         jinja_env.block_start_string,
         jinja_env.variable_start_string,
@@ -252,104 +172,19 @@ def rendered(
         is_plain = isinstance(value, str) and not any(mark in value for mark in marks)
         return value if is_plain else render(value)
 
-    def item_of(item: Any) -> Any:
-        if not isinstance(item, dict):
-            return render(item)
-        return {name: field_of(name, value) for name, value in item.items()}
-
-    try:
-        if isinstance(items, list | tuple):
-            return [item_of(item) for item in items]
-        # Of a dict it is reported later that it is no list.
-        return items if callable(items) or isinstance(items, dict) else render(items)
-    except TemplateError as error:
-        reason = str(error).rstrip(". ")
-        raise AirflowFailException(
-            f"The task's parameter {parameter!r} cannot be rendered: {reason}. Correct the "
-            "template, or keep its braces in {% raw %}. Nothing was sent."
-        ) from error
+    return {name: field_of(name, value) for name, value in item.items()}
 
 
-# Rows of a query on a database that Airflow has a connection to -----------------------------------
+def fields_of(origin: Any) -> Iterable[Any]:
+    """Return what an origin was made with, where another task's output may be."""
+    return vars(origin).values() if is_origin(origin) else ()
 
 
-class QueryError(Exception):
-    """A query failed; the next try may succeed."""
-
-
-def rows_of(sql: str, conn_id: str | None, options: Mapping[str, Any]) -> "Rows":
-    """Find the texts of a query's result, one in each row; it is run when the first one is taken.
-
-    Raises:
-        AirflowFailException: the connection or its hook is missing.
-    """
-    return Rows(sql, _hook(str(conn_id)), str(conn_id), options)
-
-
-@dataclass(frozen=True)
-class Rows:
-    """The rows of a query, as texts. Each iteration runs the query again."""
-
-    sql: str
-    hook: "DbApiHook"
-    conn_id: str
-    options: Mapping[str, Any]
-    origin: str | None = None
-
-    def named(self, origin: str) -> "Rows":
-        """Return the same rows with an origin, which begins their keys."""
-        return replace(self, origin=origin)
-
-    def __iter__(self) -> Iterator[object]:
-        # Opened by the thread that takes the rows, since sqlite3 allows it to no other.
-        try:
-            with closing(self.hook.get_conn()) as connection, closing(_cursor(connection)) as rows:
-                rows.execute(self.sql)
-                yield from from_rows(_Described(rows), origin=self.origin, **self.options)
-        except (GeneratorExit, AirflowFailException):
-            raise
-        except ValueError as error:  # a missing column
-            reason = str(error).rstrip(". ")
-            raise AirflowFailException(
-                f"The task's parameter 'source_options': {reason}. Nothing was sent."
-            ) from error
-        except Exception as error:
-            raise QueryError(
-                f"The query in the task's parameter 'sql' failed on the connection "
-                f"{self.conn_id!r}: {' '.join(str(error).split())[:500]}"
-            ) from error
-
-
-class _Described:
-    """A cursor with its columns known before its rows; some drivers need the first row for it."""
-
-    def __init__(self, cursor: Any) -> None:
-        self._cursor, self._first = cursor, cursor.fetchone()
-        self.description = cursor.description
-
-    def __iter__(self) -> Iterator[Any]:
-        if self._first is None:
-            return
-        yield self._first
-        # Iteration lets psycopg fetch many at once; not every driver's cursor has it.
-        if hasattr(self._cursor, "__iter__"):
-            yield from self._cursor
-        else:
-            yield from iter(self._cursor.fetchone, None)
-
-
-def _cursor(connection: Any) -> Any:
-    """Return a cursor that holds some rows at a time, if the driver has one."""
-    try:
-        cursor = connection.cursor(name="knowledge_bot")  # kept on the server, by psycopg
-    except TypeError:
-        return connection.cursor()
-    cursor.itersize = cursor.arraysize = _AT_ONCE
-    return cursor
+# A database that Airflow has a connection to ------------------------------------------------------
 
 
 def _hook(conn_id: str) -> "DbApiHook":
-    subject = f"The task's parameter 'sql_conn_id' names the connection {conn_id!r}"
+    subject = f"The task's origin names the connection {conn_id!r}"
     try:
         connection = BaseHook.get_connection(conn_id)
     except AirflowNotFoundException as error:

@@ -1,17 +1,17 @@
 """Objects in a storage that Airflow reaches: listed, and opened for an upload."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, BinaryIO
+from dataclasses import replace
+from typing import TYPE_CHECKING, BinaryIO
 
 from airflow.sdk import ObjectStoragePath
 from airflow.sdk.io import get_fs
 
 from airflow_knowledge_bot._compat import AirflowFailException, AirflowNotFoundException
-from knowledge_bot.adapters import objects_in
 
 if TYPE_CHECKING:
-    from knowledge_bot.adapters import Objects
+    from knowledge_bot.origins import Objects
 
 # Raised for an object that does not exist or may not be read; the last three, for a missing
 # connection or a protocol without an installed package. A retry may help against other failures.
@@ -50,36 +50,33 @@ def opened(file: str | ObjectStoragePath) -> Iterator[tuple[BinaryIO, str]]:
         yield stream, path.name
 
 
-def found(
-    objects: str | ObjectStoragePath,
-    *,
-    exclude: str | Iterable[str] = (),
-    hidden: bool = False,
-    storage_options: Mapping[str, Any] | None = None,
-) -> "Objects":
-    """Find objects by an address with wildcards, or all of them below a folder.
+def store_of(objects: "Objects") -> "Objects":
+    """Return objects as Airflow reaches them, by a connection's id before the `@` if there is one.
 
-    Each is known by its address, without the connection's id, and has a version from the listing.
-    The options are those of `from_objects`; `storage_options` come beside the connection's.
+    Their default name says which store the connection leads to.
 
     Raises:
         AirflowFailException: there is no such folder, or nothing is installed for its protocol.
     """
-    base, pattern = _split(str(objects))
+    base, pattern = _split(objects.address)
+    given = dict(objects.storage_options or {})
     try:
         start = ObjectStoragePath(base)
         if not start.exists():
             raise FileNotFoundError("it is not there")
-        storage = start.fs
-        if storage_options:
-            storage = get_fs(start.protocol, start.conn_id, dict(storage_options))
+        storage = get_fs(start.protocol, start.conn_id, given) if given else start.fs
     except _NOT_THERE as error:
         raise AirflowFailException(
-            f"The task's parameter 'objects' cannot be read: {error} ({base}). Nothing was sent."
+            f"The task's origin cannot be read: {error} ({base}). Nothing was sent."
         ) from error
     address = f"{start.protocol}://{start.bucket}/{start.key}".rstrip("/")
-    return objects_in(
-        lambda: (storage, start.path), address, pattern, exclude=exclude, hidden=hidden
+    is_named = objects.name != type(objects)(objects.address, storage_options=given).name
+    return replace(
+        objects,
+        address=f"{address}/{pattern}" if pattern else address,
+        name=objects.name if is_named else "",
+        storage_options={**getattr(storage, "storage_options", {}), **given},
+        connect=lambda: (storage, start.path),
     )
 
 

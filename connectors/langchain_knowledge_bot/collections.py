@@ -73,7 +73,7 @@ class KnowledgeBotCollection(ClientMixin):
     new source; `superseded` lists the old one, and `gone` what a loader no longer finds. No service
     returns sources, so this is neither a vector store nor a `DocumentIndex` for `index()`.
 
-    A document is identified by its `id`, and without one as `knowledge_bot.ingest.from_loader`
+    A document is identified by its `id`, and without one as `knowledge_bot.origins.Loader`
     says: by its `source` and its position there, or by its text. To identify documents by something
     else, pass `key`. A document without text is skipped, and named in the report; it is `invalid`
     where the service still has its text of before.
@@ -280,7 +280,7 @@ class KnowledgeBotCollection(ClientMixin):
 
 
 def _items(documents: Any, texts: Texts) -> Any:
-    """Return documents as items, one at a time, made as `from_loader` makes them."""
+    """Return documents as items, one at a time, made as a `Loader` makes them."""
     if isinstance(documents, Document):
         raise ConfigurationError.of(
             "documents",

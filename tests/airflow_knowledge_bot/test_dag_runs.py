@@ -5,8 +5,6 @@ from collections import Counter
 import airflow.sdk
 
 from calls import KEY
-from page_server import answer as page
-from page_server import serving
 
 # What is kept between the tries of a task; Airflow 3.1 and 3.2 have nothing of the kind.
 HAS_STATE_STORE = hasattr(airflow.sdk, "NEVER_EXPIRE")
@@ -50,29 +48,20 @@ KnowledgeBotCreateWebpageSourceOperator(
     task_id="mapping", name="n", url="https://x.example/", collections="{{ params.cols | tojson }}",
     headers="{{ {'X-Tide': params.tide} }}",
 )
-ingest("urls", urls="{{ ['https://x.example/1', 'https://x.example/2'] }}",
+ingest("urls", origin=Urls("{{ ['https://x.example/1', 'https://x.example/2'] }}"),
     collections="{{ params.cols }}")
-ingest("items", items="{{ [{'name': 'n', 'content': 'c'}] }}")
-ingest("number", site=SITE, source_options={
-    "depth": "{{ params.number }}", "rate": "{{ 100.0 }}", "sitemaps": "{{ False }}",
-    "allow_private": "{{ True }}",
-})
-ingest("wrong", site=SITE, source_options={"depth": "{{ params.tide }}"})
+ingest("items", origin="{{ [{'name': 'n', 'content': 'c'}] }}")
+ingest("upstream", origin=Urls(upstream(["https://x.example/3"]), name="pages"))
+ingest("wrong", origin=Site("{{ params.tide }}"))
 """
 
 
-def test_texts_of_templates_are_lists_mappings_and_numbers_where_these_are_meant(
-    dags, good, ledger
-):
-    with serving() as web:
-        web.answers["/"] = page(b"<p>Tides <a href='/a'>a</a>")
-        web.answers["/a"] = page(b"<p>Low <a href='/b'>b</a>")
-        web.answers["/b"] = page(b"<p>High")
-        done = dags.run(dags.load(TEMPLATES.replace("SITE", repr(web.url("/")))))
+def test_texts_of_templates_are_lists_and_mappings_where_these_are_meant(dags, good, ledger):
+    done = dags.run(dags.load(TEMPLATES))
     states = {name: task.state for name, task in done.tasks.items()}
     assert states == dict.fromkeys(states, "success") | {"wrong": "failed"}, done.log
-    assert "'depth' is a number, not 'high'" in done.log
-    assert (done.tasks["urls"].xcom["created"], done.tasks["number"].xcom["created"]) == (2, 2)
+    assert "'high' is not an http:// or https:// address" in done.log
+    assert (done.tasks["urls"].xcom["created"], done.tasks["upstream"].xcom["created"]) == (2, 1)
     sent = [request.value for request in good.requests]
     mapped = next(one for one in sent if one.get("headers"))
     assert (mapped["collections"], mapped["headers"]) == (
@@ -95,11 +84,11 @@ def rows(ti):
 shop.expand(day=["mo", "tu"])
 shop.override(task_id="two").partial(size=2).expand(day=["mo", "tu"])
 partial = {"collections": "col_1", "ledger_conn_id": "ledger"}
-KnowledgeBotIngestOperator.partial(task_id="functions", **partial).expand(items=[rows, rows])
-KnowledgeBotIngestOperator.partial(task_id="origins", items=rows, **partial).expand(
-    origin=["shop", "depot"]
+KnowledgeBotIngestOperator.partial(task_id="functions", **partial).expand(origin=[rows, rows])
+KnowledgeBotIngestOperator.partial(task_id="origins", origin=rows, **partial).expand(
+    name=["shop", "depot"]
 )
-KnowledgeBotIngestOperator.partial(task_id="items", **partial).expand(items=[
+KnowledgeBotIngestOperator.partial(task_id="items", **partial).expand(origin=[
     [{"name": "a", "content": "c"}, {"name": "b", "content": "c"}],
     [{"url": "https://x.example/?key=7"}],
 ])

@@ -38,8 +38,8 @@ def test_an_unknown_outcome_is_sent_again_by_the_next_try_where_that_is_wanted(
     connect(URL)
     service.lose_next_answer()
     with pytest.raises(IncompleteIngestionError, match="unknown 1"):
-        run(ingesting(items=TEXTS, concurrency=1, on_unknown="resend"))
-    assert run(ingesting(items=TEXTS, on_unknown="resend"))["created"] == 1
+        run(ingesting(origin=TEXTS, concurrency=1, on_unknown="resend"))
+    assert run(ingesting(origin=TEXTS, on_unknown="resend"))["created"] == 1
     assert len(service.requests) == len(TEXTS) + 1
 
 
@@ -52,13 +52,13 @@ def test_a_refused_key_and_a_used_up_quota_stop_the_run_at_once(
     connect(URL)
     service.fail_next(status, times=None)
     with pytest.raises(AirflowFailException, match=said) as caught:
-        run(ingesting(items=TEXTS, concurrency=1))
+        run(ingesting(origin=TEXTS, concurrency=1))
     assert len(service.requests) == 1
     assert KEY not in str(caught.value)
 
 
 def test_a_task_that_is_killed_finishes_what_is_in_flight_and_begins_nothing(good, ledger):
-    operator, holding = ingesting(items=TEXTS, concurrency=1), threading.Event()
+    operator, holding = ingesting(origin=TEXTS, concurrency=1), threading.Event()
 
     def kill():
         with good.holding_answers():
@@ -78,14 +78,14 @@ def test_a_task_that_is_killed_finishes_what_is_in_flight_and_begins_nothing(goo
     assert report["unknown"] == 0
     assert report["created"] == len(good.requests) < len(TEXTS)
     # The next try sends the rest.
-    assert run(ingesting(items=TEXTS))["unchanged"] == report["created"]
+    assert run(ingesting(origin=TEXTS))["unchanged"] == report["created"]
     assert len(good.requests) == len(TEXTS)
 
 
 def test_the_ledger_s_password_is_shown_to_nobody(good, monkeypatch, caplog):
     monkeypatch.setenv("AIRFLOW_CONN_LEDGER", "postgres://user:pass-word-7@127.0.0.1:9/none")
     with pytest.raises(LedgerError, match=r"127\.0\.0\.1") as caught:
-        run(ingesting(items=TEXTS))
+        run(ingesting(origin=TEXTS))
     assert "pass-word-7" not in str(caught.value) + caplog.text
 
 
@@ -116,8 +116,8 @@ def test_a_connection_s_parts_reach_postgresql_as_they_are(monkeypatch, fields, 
 def test_the_operator_s_defaults_are_those_of_the_engine():
     # Written out there, so that a DAG is parsed without the engine.
     parameters = inspect.signature(KnowledgeBotIngestOperator.__init__).parameters
-    shared = IngestionOptions.__annotations__.keys() & parameters.keys() - {"collections", "wait"}
-    assert shared >= {"on_unknown", "concurrency", "origin", "gone_limit", "ledger_wait"}
+    shared = IngestionOptions.__annotations__.keys() & parameters.keys() - {"collections", "origin"}
+    assert shared >= {"on_unknown", "concurrency", "gone_limit", "wait_ready", "prune"}
     assert {name: parameters[name].default for name in shared} == {
         name: getattr(Ingestion, name) for name in shared
     }

@@ -64,7 +64,7 @@ CALLABLES = """
     ---
     dag.params["shop"] = "Harbour"
     for task_id, function in items.items():
-        ingest(task_id, items=function)
+        ingest(task_id, origin=function)
 """
 
 NAMES = [
@@ -101,18 +101,18 @@ def test_a_task_with_a_function_runs_again_and_shows_it_by_its_name(dags, good, 
         def of_today(ds):
             yield {"name": ds, "key": "today", "content": ds}
         ---
-        ingest(items=of_today, retries=0)
+        ingest(origin=of_today, retries=0)
         """
     )
     for number in (1, 2):
         assert dags.run(dag, logical_date=day(number)).task.xcom["created"] == 1
     assert names(good) == ["2026-02-01", "2026-02-02"]
     # Airflow 3.1 shows where in memory it is, too.
-    assert "of_today" in dags.rendered(dag, "ingest")["items"]
+    assert "of_today" in dags.rendered(dag, "ingest")["origin"]
 
 
 def test_a_part_that_the_run_does_not_have_is_named(dags, good, ledger):
-    dag = dags.load("ingest(items=lambda ds: [])")
+    dag = dags.load("ingest(origin=lambda ds: [])")
     run = dags.run(dag, logical_date=None)
     assert run.state == "failed"
     assert "missing a required argument: 'ds'" in run.log
@@ -127,7 +127,7 @@ def test_a_part_that_the_run_does_not_have_is_named(dags, good, ledger):
         ("asynchronous_generator", "is asynchronous"),
         ("functools.partial(asynchronous, 1)", "is asynchronous"),
         ("by_position", "'ds' parameter is positional only"),
-        ("a_task", "'a_task' is a task: call it, as in items=a_task()"),
+        ("a_task", "'a_task' is a task: call it, as in origin=a_task()"),
         ("Unwritten()", "'shop'"),
     ],
 )
@@ -154,7 +154,7 @@ def test_a_function_that_no_run_could_call_is_named_when_the_dag_is_parsed(
             def __call__(self, shop):
                 return []
         ---
-        ingest(items={function})
+        ingest(origin={function})
         """
     with pytest.raises(ValueError, match=expected):
         dags.load(body)
@@ -162,9 +162,9 @@ def test_a_function_that_no_run_could_call_is_named_when_the_dag_is_parsed(
 
 @pytest.mark.parametrize("given", ["None", "'text'", "{'name': 'n', 'content': 'c'}", "7"])
 def test_a_function_that_gives_no_items_fails_for_good_and_sends_nothing(dags, good, ledger, given):
-    run = dags.run(dags.load(f"ingest(items=lambda: {given}, retries=2)"))
+    run = dags.run(dags.load(f"ingest(origin=lambda: {given}, retries=2)"))
     assert (run.state, run.task.try_number) == ("failed", 1)
-    assert "'items' gives" in run.log
+    assert "'origin' gives" in run.log
     assert good.requests == []
 
 
@@ -177,7 +177,7 @@ def test_a_connection_that_a_function_misses_is_not_taken_for_the_task_s(dags, g
         def rows():
             {kind} BaseHook.get_connection("the_shop_s")
         ---
-        ingest(items=rows)
+        ingest(origin=rows)
         """
     )
     run = dags.run(dag)
@@ -197,11 +197,11 @@ MAPPED = """KnowledgeBotIngestOperator.partial(
 @pytest.mark.parametrize(
     ("body", "name"),
     [
-        (f"ingest(items=[{ITEM}])", "Helm 2026-02-01"),
-        (f"ingest(items=({ITEM},))", "Helm 2026-02-01"),
+        (f"ingest(origin=[{ITEM}])", "Helm 2026-02-01"),
+        (f"ingest(origin=({ITEM},))", "Helm 2026-02-01"),
         # What an upstream task hands on is no template, as everywhere in Airflow.
-        (f"ingest(items=task(lambda: [{ITEM}], task_id='texts')())", "Helm {{ ds }}"),
-        (f"{MAPPED}.expand(items=[[{ITEM}]])", "Helm 2026-02-01"),
+        (f"ingest(origin=task(lambda: [{ITEM}], task_id='texts')())", "Helm {{ ds }}"),
+        (f"{MAPPED}.expand(origin=[[{ITEM}]])", "Helm 2026-02-01"),
     ],
     ids=["list", "tuple", "upstream", "mapped"],
 )
@@ -215,9 +215,9 @@ def test_braces_in_a_content_are_sent_as_they_are_and_names_are_templates(
 
 
 def test_a_name_that_is_no_template_is_reported(dags, good, ledger):
-    run = dags.run(dags.load("ingest(items=[{'name': '{{ .x', 'content': 'c'}], retries=1)"))
+    run = dags.run(dags.load("ingest(origin=[{'name': '{{ .x', 'content': 'c'}], retries=1)"))
     assert run.state == "failed"
-    assert "The task's parameter 'items' cannot be rendered" in run.log
+    assert "The task's parameter 'origin' cannot be rendered" in run.log
     assert good.requests == []
 
 

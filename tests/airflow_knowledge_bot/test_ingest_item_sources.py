@@ -16,6 +16,17 @@ from airflow_knowledge_bot._compat import AirflowFailException
 from airflow_knowledge_bot.operators import KnowledgeBotIngestOperator
 from answering_bot import URL
 from knowledge_bot.ingest import IncompleteIngestionError, Ledger
+from knowledge_bot.origins import (
+    Feed,
+    Folder,
+    JsonLines,
+    Loader,
+    Objects,
+    Site,
+    Sitemap,
+    Sql,
+    Urls,
+)
 from page_server import answer as page
 from page_server import serving
 from postgresql_server import postgresql
@@ -89,28 +100,27 @@ SHOWN = ["a.txt", "b.tmp", "c.md"]
 
 
 @pytest.mark.parametrize(
-    ("place", "options", "names"),
+    ("origin", "names"),
     [
-        ("folder=FOLDER", {}, SHOWN),
-        ("folder={{ dag_run.conf.folder }}", {}, SHOWN),
-        ("folder=FOLDER", {"patterns": "*.txt"}, ["a.txt"]),
-        ("folder=FOLDER", {"exclude": ["*.{{ dag_run.conf.end }}"]}, ["a.txt", "c.md"]),
-        ("folder=FOLDER", {"hidden": True}, [".secret", *SHOWN]),
-        ("objects=file://FOLDER/*.txt", {}, ["a.txt"]),
-        ("objects=file://FOLDER", {"exclude": "*.tmp"}, ["a.txt", "c.md"]),
-        ("objects=file://FOLDER", {"storage_options": {}}, SHOWN),
-        ("objects=file://FOLDER", {"hidden": True}, [".secret", *SHOWN]),
+        (Folder, SHOWN),
+        (lambda at: Folder("{{ dag_run.conf.folder }}"), SHOWN),
+        (lambda at: Folder(at, include="*.txt"), ["a.txt"]),
+        (lambda at: Folder(at, exclude=["*.{{ dag_run.conf.end }}"]), ["a.txt", "c.md"]),
+        (lambda at: Folder(at, hidden=True), [".secret", *SHOWN]),
+        (lambda at: Objects(f"file://{at}/*.txt"), ["a.txt"]),
+        (lambda at: Objects(f"file://{at}", exclude="*.tmp"), ["a.txt", "c.md"]),
+        (lambda at: Objects(f"file://{at}", storage_options={}), SHOWN),
+        (lambda at: Objects("file://{{ dag_run.conf.folder }}", hidden=True), [".secret", *SHOWN]),
     ],
 )
-def test_files_are_found_as_their_options_say(run, folder, place, options, names):
-    parameter, _, where = place.replace("FOLDER", str(folder)).partition("=")
-    run({"folder": str(folder), "end": "tmp"}, **{parameter: where}, source_options=options)
+def test_files_are_found_as_their_options_say(run, folder, origin, names):
+    run({"folder": str(folder), "end": "tmp"}, origin=origin(str(folder)))
     assert sent(run.service) == names
 
 
 def test_paths_may_be_objects(run, good, folder):
-    run(folder=folder)
-    assert run(objects=ObjectStoragePath(f"file://{folder}"))["created"] == 3
+    run(origin=Folder(folder))
+    assert run(origin=Objects(ObjectStoragePath(f"file://{folder}")))["created"] == 3
 
 
 @pytest.fixture
@@ -138,7 +148,7 @@ def test_objects_are_found_by_wildcard_and_known_by_their_address(
     run, good, bucket, pattern, expected
 ):
     for address in (f"{bucket}/{pattern}", ObjectStoragePath(f"{bucket}/{pattern}")):
-        report = run(objects=address)
+        report = run(origin=Objects(address))
         assert report["created"] + report["unchanged"] == len(expected)
     assert sent(good) == expected
 
@@ -153,15 +163,15 @@ def test_only_objects_that_changed_are_opened_and_what_vanished_is_gone(run, buc
         return plain(self, path, mode=mode, **options)
 
     monkeypatch.setattr(MemoryFileSystem, "_open", counting)
-    monkeypatch.setattr("knowledge_bot.ingest.sources._objects._SETTLED", -10.0)
-    assert run(objects=f"{bucket}/docs")["created"] == 3
+    monkeypatch.setattr("knowledge_bot.origins._objects._SETTLED", -10.0)
+    assert run(origin=Objects(f"{bucket}/docs"))["created"] == 3
     opened.clear()
-    assert run(objects=f"{bucket}/docs")["unchanged"] == 3
+    assert run(origin=Objects(f"{bucket}/docs"))["unchanged"] == 3
     assert opened == []
     storage = MemoryFileSystem()
     storage.pipe("/bucket/docs/a.txt", b"another text")
     storage.rm("/bucket/docs/c.md")
-    report = run(objects=f"{bucket}/docs")
+    report = run(origin=Objects(f"{bucket}/docs"))
     assert (report["created"], report["unchanged"], report["gone"]) == (1, 1, 1)
     assert set(opened) == {"/bucket/docs/a.txt"}
 
@@ -175,7 +185,7 @@ def test_an_object_that_cannot_be_read_now_is_left_to_the_next_try(run, good, bu
     plain = MemoryFileSystem._open
     monkeypatch.setattr(MemoryFileSystem, "_open", failing)
     with pytest.raises(IncompleteIngestionError, match="the store does not answer"):
-        run(objects=f"{bucket}/docs")
+        run(origin=Objects(f"{bucket}/docs"))
     monkeypatch.undo()
     assert len(good.requests) == 2
 
@@ -191,27 +201,26 @@ def listed(site, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("place", "options", "paths"),
+    ("origin", "paths"),
     [
-        ("site=SITE/", {}, ["/", *PAGES]),
-        ("site={{ dag_run.conf.site }}/", {"depth": 0, "rate": 50}, ["/"]),
-        ("site=SITE/", {"include": ["/b.html"], "rate": 50.0}, ["/b.html"]),
-        ("sitemap=SITE/map.xml", {}, PAGES),
-        ("sitemap=SITE/map.xml", {"compare": "content", "rate": 50}, PAGES),
-        ("feed=SITE/feed.xml", {}, PAGES),
-        ("urls=['SITE/a.html', 'SITE/b.html']", {}, PAGES),
-        ("urls=FILE", {"compare": "lastmod", "rate": 50}, PAGES),
+        (lambda at, _: Site(f"{at}/", rate=50), ["/", *PAGES]),
+        (lambda at, _: Site("{{ dag_run.conf.site }}/", depth=0, rate=50), ["/"]),
+        (lambda at, _: Site(f"{at}/", include=["/b.html"], rate=50.0), ["/b.html"]),
+        (lambda at, _: Sitemap(f"{at}/map.xml"), PAGES),
+        (lambda at, _: Sitemap(f"{at}/map.xml", compare="content", rate=50), PAGES),
+        (lambda at, _: Feed(f"{at}/feed.xml"), PAGES),
+        (lambda at, _: Urls(f"['{at}/a.html', '{{{{ dag_run.conf.site }}}}/b.html']"), PAGES),
+        (lambda _, file: Urls(file, compare="lastmod", rate=50), PAGES),
     ],
 )
-def test_pages_are_found_as_their_options_say(run, listed, place, options, paths):
+def test_pages_are_found_as_their_options_say(run, listed, origin, paths):
     start, file = listed
-    parameter, _, where = place.replace("SITE", start).replace("FILE", file).partition("=")
-    run({"site": start}, **{parameter: where}, source_options=options)
+    run({"site": start}, origin=origin(start, file))
     assert sent(run.service) == sorted(f"{start}{path}" for path in paths)
 
 
 def test_a_page_that_changed_is_sent_again_where_the_pages_are_compared(run, site):
-    given = {"sitemap": site.url("/map.xml"), "source_options": {"compare": "content"}}
+    given = {"origin": Sitemap(site.url("/map.xml"), compare="content")}
     run(**given)
     site.answers["/b.html"] = page(b"<main>another text</main>", kind="text/html")
     xcom = run(**given)
@@ -223,7 +232,7 @@ def test_a_page_that_changed_is_sent_again_where_the_pages_are_compared(run, sit
 
 def test_pages_without_a_sign_of_change_are_reported_each_night(run, site, capfd):
     for created in (2, 0):
-        xcom = run(sitemap=site.url("/map.xml"))
+        xcom = run(origin=Sitemap(site.url("/map.xml")))
         assert (xcom["created"], xcom["unversioned"]) == (created, 2)
         assert "unversioned: 2 pages give no sign of a change" in "".join(capfd.readouterr())
 
@@ -234,7 +243,7 @@ def test_pages_without_a_sign_of_change_are_reported_each_night(run, site, capfd
 def test_lines_of_json_are_items_also_for_collections_of_their_own(run, good, folder):
     lines = [{"name": "a", "content": "{{ c }}"}, {"path": "a.txt", "collections": "col_2"}]
     (folder / "items.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    run(jsonl=f"{folder}/items.jsonl")
+    run(origin=JsonLines(f"{folder}/items.jsonl"))
     assert sent(good) == ["a.txt", "a: {{ c }}"]
 
 
@@ -248,7 +257,7 @@ def test_lines_of_json_are_items_also_for_collections_of_their_own(run, good, fo
 )
 def test_an_item_that_is_none_is_named_and_the_others_are_there(run, good, item, expected):
     with pytest.raises(AirflowFailException, match=expected):
-        run(items=[item, *HOURS])
+        run(origin=[item, *HOURS])
     assert sent(good) == ["Hours: At nine."]
 
 
@@ -260,17 +269,18 @@ DOCUMENTS = [
 
 @pytest.mark.parametrize(
     "documents",
-    [DOCUMENTS, lambda: iter(DOCUMENTS), [SimpleNamespace(**one) for one in DOCUMENTS]],
-    ids=["dicts", "function", "objects"],
+    [DOCUMENTS, [SimpleNamespace(**one) for one in DOCUMENTS]],
+    ids=["dicts", "objects"],
 )
 def test_documents_are_texts_by_the_rules_of_loaders(run, good, documents):
-    run(documents=documents)
+    run(origin=Loader(documents, name="docs"))
+    run(origin=lambda: Loader(iter(documents), name="docs"))
     assert sent(good) == ["Late: Till ten.", "hours.md: At nine. {{ x }}"]
 
 
 def test_options_may_name_documents_by_functions(run, good):
-    options = {"key": lambda one: "k", "name": lambda one: one.metadata["title"]}
-    run(documents=DOCUMENTS[1:], source_options=options)
+    options = {"key": lambda one: "k", "title": lambda one: one.metadata["title"]}
+    run(origin=Loader(DOCUMENTS[1:], **options, name="docs"))
     assert sent(good) == ["Late: Till ten."]
 
 
@@ -282,7 +292,7 @@ def test_documents_of_airflow_s_own_loader_are_texts_and_known_by_their_files(da
         from airflow.providers.common.ai.operators.document_loader import DocumentLoaderOperator
         ---
         loader = DocumentLoaderOperator(task_id="load", source_path="{folder}/*.txt")
-        ingest(documents=loader.output)
+        ingest(origin=Loader(loader.output, name="docs"))
         """
     )
     for created in (1, 0):
@@ -343,38 +353,41 @@ def shop(monkeypatch, tmp_path):
     return partial(sqlite3.connect, file)
 
 
-COLUMNS = {"key": "id", "text": "body", "name": "title", "version": "changed"}
-ARTICLES = {"sql": "SELECT * FROM article", "sql_conn_id": "shop", "source_options": COLUMNS}
+COLUMNS = {"key": "id", "text": "body", "title": "title", "version": "changed"}
+
+
+def articles(query="SELECT * FROM article", conn_id="shop", name="articles", **columns):
+    return Sql(query, conn_id=conn_id, name=name, **COLUMNS | columns)
 
 
 def test_rows_of_a_query_are_texts_and_only_what_changed_is_sent(run, good, shop):
-    query = ARTICLES | {"sql": "SELECT * FROM article WHERE id < {{ dag_run.conf.most }}"}
-    first = run({"most": 9}, **query)
+    query = articles("SELECT * FROM article WHERE id < {{ dag_run.conf.most }}", "{{ 'shop' }}")
+    first = run({"most": 9}, origin=query)
     assert (first["created"], first["skipped"]) == (2, 1)
     assert sent(good) == ["Ferry: At ten.", "Hours: At nine. {{ x }}"]
     with shop() as database:
         database.execute("UPDATE article SET body = 'At eleven.', changed = 'v2' WHERE id = 2")
-    second = run({"most": 9}, **query)
+    second = run({"most": 9}, origin=query)
     assert (second["created"], second["unchanged"]) == (1, 1)
     assert sent(good)[0] == "Ferry: At eleven."
 
 
-def test_rows_that_are_no_longer_there_are_gone_where_the_table_has_a_name(run, shop):
-    query = ARTICLES | {"gone_limit": "{{ dag_run.conf.limit }}"}
-    run({"limit": 1}, **query, origin="articles")
+def test_rows_that_are_no_longer_there_are_gone(run, shop):
+    query = {"origin": articles(), "gone_limit": "{{ dag_run.conf.limit }}"}
+    run({"limit": 1}, **query)
     with shop() as database:
         database.execute("DELETE FROM article WHERE id = 1")
-    xcom = run({"limit": 0.1}, **query, origin="articles")
+    xcom = run({"limit": 0.1}, **query)
     assert (xcom["gone"], xcom["gone_withheld"]) == (0, 1)
-    xcom = run({"limit": 1}, **query, origin="articles")  # a person says that it may be so
+    xcom = run({"limit": 1}, **query)  # a person says that it may be so
     assert xcom["gone"] == 1
     assert [one["name"] for one in xcom["named"]["gone"]] == ["Hours"]
     # Another table may have the same keys.
-    assert run({"limit": 1}, **query, origin="drafts")["created"] == 1
+    assert run({"limit": 1}, **query, name="drafts")["created"] == 1
 
 
 def test_what_hides_whether_something_is_gone_is_reported(run, capfd):
-    run(items=[*HOURS, {"title": "none"}], origin="shop", fail_on=())
+    run(origin=[*HOURS, {"title": "none"}], name="shop", fail_on=())
     said = "".join(capfd.readouterr())
     assert "Nothing was marked as gone, because not all items were seen: " in said
 
@@ -384,8 +397,7 @@ def test_a_query_on_postgresql_is_streamed(run, good, shop, monkeypatch):
     query = "SELECT n AS id, repeat('x', 10) AS body FROM generate_series(1, 1200) AS n"
     with postgresql() as server:
         monkeypatch.setenv("AIRFLOW_CONN_LARGE", server.url())
-        columns = {"key": "id", "text": "body"}
-        result = run(sql=query, sql_conn_id="large", source_options=columns)
+        result = run(origin=articles(query, "large", title=None, version=None))
     assert result["created"] == len(good.requests) == 1200
 
 
@@ -393,50 +405,31 @@ def test_a_query_on_postgresql_is_streamed(run, good, shop, monkeypatch):
 
 
 UNUSABLE = [
-    ("sql='SELECT * FROM none_such', sql_conn_id='shop', source_options=COLUMNS", "no such table"),
-    ("sql='SELECT id FROM article', sql_conn_id='shop', source_options=COLUMNS", "no column"),
-    ("sql='SELECT * FROM article', sql_conn_id='shop'", "lacks 'key' and 'text'"),
-    ("sql='SELECT 1', sql_conn_id='none_such', source_options=COLUMNS", "'none_such', which"),
-    ("sql='SELECT 1', sql_conn_id='oracle', source_options=COLUMNS", "'oracle'.*on this worker"),
-    ("sql='SELECT 1', sql_conn_id='knowledge_bot_default', source_options=COLUMNS", "takes SQL"),
-    ("sql='{{ \" \" }}', sql_conn_id='shop', source_options=COLUMNS", "'sql' is empty"),
-    ("sql='SELECT 1', sql_conn_id=' ', source_options=COLUMNS", "'sql_conn_id' is empty"),
-    ("sql=7, sql_conn_id='shop', source_options=COLUMNS", "'sql' is int where a query"),
-    ("folder='/', source_options={'depth': 3}", "Its options: patterns, exclude, hidden"),
-    ("site='https://x.example', source_options={'dept': 3}", "has 'dept'.*Its options: depth,"),
-    ("site='https://x.example', source_options={'depth': 'x'}", "'depth' is a number, not 'x'"),
-    ("site='ftp://x.example'", "'site'.*is not an http"),
-    ("sitemap='/nowhere.xml'", "'sitemap'.*there is no file /nowhere.xml"),
-    ("urls=['https://x'], source_options={'compare': 'x'}", "'urls'.*compare: expected"),
-    ("items=[], source_options={'depth': 1}", "'items' does not take. Its options: none"),
-    ("items=[], source_options=7", "'source_options' is int where a dict"),
-    ("items=[], source_options='x'", "'source_options' is str where a dict"),
-    ("folder=7", "'folder' is int where a path"),
-    ("folder='/nowhere'", "'folder'.*on this worker.*/nowhere"),
-    ("jsonl='/nowhere'", "'jsonl'.*on this worker.*/nowhere"),
-    ("folder=''", "'folder' is empty"),
-    ("objects='file:///nowhere/*.txt'", "'objects' cannot be read"),
-    ("objects='s3://bucket/*.txt'", "'objects' cannot be read"),
-    ("jsonl=['x']", "'jsonl' is list where a path"),
-    ("urls=[7]", "'urls' is list where a file's path, or a list of addresses"),
-    ("urls=''", "'urls' is empty"),
-    ("urls='/nowhere.txt'", "'urls'.*on this worker.*/nowhere"),
-    ("site=7", "'site' is int where an address"),
-    ("feed=' '", "'feed' is empty"),
-    ("items='{{ 1 }}'", "'items' gives str instead of several"),
-    ("documents='{{ 1 }}'", "'documents' gives str instead of several"),
-    ("documents={'text': 'x'}", "'documents' gives dict instead of several"),
-    ("documents=[{'title': 'x'}]", "document: .* 'text' or 'page_content'.* only 'title'"),
-    ("items=[], collections=None", "collections: it is not given"),
-    ("items=[], knowledge_bot_conn_id=''", "'knowledge_bot_conn_id' is empty"),
-    ("items=[], knowledge_bot_conn_id=None", "'knowledge_bot_conn_id' is empty"),
-    ("items=[], collections='{{ params.get(\"x\") or \"\" }}'", "collections: "),
-    ("items=[], collections=7", "collections: expected ids, not int"),
-    ("items=[], ledger_conn_id=''", "'ledger_conn_id' is empty"),
-    ("items=[], ledger_conn_id='none_such'", "'ledger_conn_id' names a connection that"),
-    ("items=[], ledger_conn_id='oracle'", "'ledger_conn_id' names.*'oracle'"),
-    ("items=[], knowledge_bot_conn_id='none_such'", "'knowledge_bot_conn_id' names"),
-    ("items=[], origin='{{ \" \" }}'", "origin: expected a name"),
+    ("origin=articles('SELECT * FROM none_such')", "no such table"),
+    ("origin=articles('SELECT id FROM article')", "no column"),
+    ("origin=articles('SELECT 1', 'none_such')", "'none_such', which"),
+    ("origin=articles('SELECT 1', 'oracle')", "'oracle'.*on this worker"),
+    ("origin=articles('SELECT 1', 'knowledge_bot_default')", "takes SQL"),
+    ("origin=articles('{{ \"\" }}')", "query: it is empty"),
+    ("origin=articles('SELECT 1', '{{ \"\" }}')", "database: expected"),
+    ("origin=Sitemap('/nowhere.xml')", "there is no file /nowhere.xml"),
+    ("origin=Site('{{ 7 }}')", "'7' is not an http"),
+    ("origin=Folder('/nowhere')", "/nowhere"),
+    ("origin=JsonLines('/nowhere')", "/nowhere"),
+    ("origin=Objects('file:///nowhere/*.txt')", "cannot be read"),
+    ("origin=Objects('s3://bucket/*.txt')", "cannot be read"),
+    ("origin='{{ 1 }}'", "'origin' gives str instead of several"),
+    ("origin=Loader([{'title': 'x'}], name='docs')", "it is not a document: .* with page_content"),
+    ("origin=[], collections=None", "collections: it is not given"),
+    ("origin=[], knowledge_bot_conn_id=''", "'knowledge_bot_conn_id' is empty"),
+    ("origin=[], knowledge_bot_conn_id=None", "'knowledge_bot_conn_id' is empty"),
+    ("origin=[], collections='{{ params.get(\"x\") or \"\" }}'", "collections: "),
+    ("origin=[], collections=7", "collections: expected ids, not int"),
+    ("origin=[], ledger_conn_id=''", "'ledger_conn_id' is empty"),
+    ("origin=[], ledger_conn_id='none_such'", "'ledger_conn_id' names a connection that"),
+    ("origin=[], ledger_conn_id='oracle'", "'ledger_conn_id' names.*'oracle'"),
+    ("origin=[], knowledge_bot_conn_id='none_such'", "'knowledge_bot_conn_id' names"),
+    ("origin=Folder('/'), name='{{ \" \" }}'", "name: expected a name"),
 ]  # fmt: skip
 
 
@@ -451,10 +444,10 @@ def test_what_cannot_be_used_is_named_before_anything_is_sent(
     assert good.requests == []
 
 
-def test_parameters_that_all_render_to_nothing_are_named(good):
-    operator = KnowledgeBotIngestOperator(task_id="i", ledger_conn_id="ledger", items=HOURS)
-    operator.items = None
-    with pytest.raises(AirflowFailException, match="are all empty once they are rendered"):
+def test_an_origin_that_renders_to_nothing_is_named(good):
+    operator = KnowledgeBotIngestOperator(task_id="i", ledger_conn_id="ledger", origin=HOURS)
+    operator.origin = None
+    with pytest.raises(AirflowFailException, match="is empty once it is rendered"):
         operator.execute({"ti": None})
     assert good.requests == []
 
@@ -462,24 +455,21 @@ def test_parameters_that_all_render_to_nothing_are_named(good):
 @pytest.mark.parametrize(
     ("parameters", "expected"),
     [
-        ("", "exactly one of the parameters 'items'.* and none is"),
-        ("items=[], folder='/x'", "'items' and 'folder' are given"),
-        ("sql='SELECT 1'", "sql and sql_conn_id are given together"),
-        ("items=[], sql_conn_id='shop'", "sql and sql_conn_id are given together"),
-        ("items=[], concurrency=0", "concurrency: expected a whole number, 1 or more, not 0"),
-        ("items=[], concurrency='8'", "concurrency"),
-        ("items=[], gone_limit=2", "gone_limit: expected a number, 0 to 1"),
-        ("items=[], limit=-1", "limit: expected a whole number"),
-        ("items=[], limit=1.5", "limit"),
-        ("items=[], rate=0", "rate: expected a number"),
-        ("items=[], rate=True", "rate"),
-        ("items=[], wait=-1", "wait: expected a number, 0 or more"),
-        ("items=[], ledger_wait='5m'", "ledger_wait: expected a number"),
-        ("items=[], max_refused=-1", "max_refused: expected a number, 0 or more"),
-        ("items=[], max_refused=1.5", "max_refused: expected a number, 0 to 1"),
-        ("items=[], fail_on='refused'", "fail_on: expected a list of some of refused, unknown"),
-        ("items=[], fail_on={'skipped'}", "fail_on"),
-        ("items=[], on_unknown='guess'", "'hold' or 'resend'"),
+        ("origin=None", "origin: expected one of knowledge_bot.origins.*not NoneType"),
+        ("origin='/srv/handbook'", "origin: expected one of knowledge_bot.origins.*not str"),
+        ("origin=Folder('/', marker='a/b')", "marker"),
+        ("origin=[], concurrency=0", "concurrency: expected a whole number, 1 or more, not 0"),
+        ("origin=[], concurrency='8'", "concurrency"),
+        ("origin=[], gone_limit=2", "gone_limit: expected a number, 0 to 1"),
+        ("origin=[], limit=-1", "limit: expected a whole number"),
+        ("origin=[], limit=1.5", "limit"),
+        ("origin=[], rate=0", "rate: expected a number"),
+        ("origin=[], rate=True", "rate"),
+        ("origin=[], max_refused=-1", "max_refused: expected a number, 0 or more"),
+        ("origin=[], max_refused=1.5", "max_refused: expected a number, 0 to 1"),
+        ("origin=[], fail_on='refused'", "fail_on: expected a list of some of refused, unknown"),
+        ("origin=[], fail_on={'skipped'}", "fail_on"),
+        ("origin=[], on_unknown='guess'", "'hold' or 'resend'"),
     ],
 )
 def test_what_no_run_could_use_is_named_when_the_dag_is_parsed(parameters, expected):
@@ -508,7 +498,7 @@ def test_every_type_of_a_ledger_s_connection_remembers(run, monkeypatch, tmp_pat
             fields |= {"login": "postgres", "schema": "ledger"}
         text = json.dumps({"conn_type": kind, **fields}).replace("{folder}", str(tmp_path))
         monkeypatch.setenv("AIRFLOW_CONN_OTHER", text)
-        given = {"items": HOURS, "ledger_conn_id": "{{ dag_run.conf.ledger }}"}
+        given = {"origin": HOURS, "ledger_conn_id": "{{ dag_run.conf.ledger }}"}
         xcom = [run({"ledger": "other"}, **given) for _ in range(2)]
     assert [(one["created"], one["unchanged"]) for one in xcom] == [(1, 0), (0, 1)]
 
@@ -519,7 +509,7 @@ def test_every_type_of_a_ledger_s_connection_remembers(run, monkeypatch, tmp_pat
 )
 def test_collections_are_ids_templates_or_the_connection_s_own(run, good, connect, collections):
     connect(URL, default_collection_id="col_7")
-    run({"c": "col_7"}, items=HOURS, collections=collections)
+    run({"c": "col_7"}, origin=HOURS, collections=collections)
     assert good.requests[0].value["collections"] == ["col_7"]
 
 
@@ -528,8 +518,8 @@ def test_the_other_parameters_are_templates_too(run, monkeypatch, folder, ledger
     monkeypatch.setenv("AIRFLOW_CONN_OTHER", json.dumps(connection))
     run(
         {"name": "handbook", "conn": "other"},
-        folder=folder,
-        origin="{{ dag_run.conf.name }}",
+        origin=Folder(folder),
+        name="{{ dag_run.conf.name }}",
         on_unknown="resend",
         concurrency=1,
         knowledge_bot_conn_id="{{ dag_run.conf.conn }}",
@@ -541,6 +531,6 @@ def test_the_other_parameters_are_templates_too(run, monkeypatch, folder, ledger
     ("options", "sources"), [({"limit": 2}, 2), ({"rate": 20.0}, 4), ({"limit": 0}, 0)]
 )
 def test_a_limit_and_a_rate_hold_for_each_try(run, good, options, sources):
-    xcom = run(items=[{"name": f"t{n}", "content": "c"} for n in range(4)], **options)
+    xcom = run(origin=[{"name": f"t{n}", "content": "c"} for n in range(4)], **options)
     assert xcom["created"] == len(good.requests) == sources
     assert xcom["stopped"] == ("limit" if "limit" in options else None)

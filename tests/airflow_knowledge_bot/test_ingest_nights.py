@@ -65,7 +65,7 @@ def lines(log, level="warning"):
 def test_what_failed_is_reported_as_warnings_and_the_start_and_the_counts_too(dags, good):
     refuse(good, "b")
     good.time_out_next(times=None, where=named("c"))
-    done = dags.run(dags.load(f"ingest(items={texts('a', 'b', 'c')}, concurrency=1)"))
+    done = dags.run(dags.load(f"ingest(origin={texts('a', 'b', 'c')}, concurrency=1)"))
     assert done.state == "failed"
     warnings = lines(done.log)
     assert warnings[0].startswith("refused: b: ")
@@ -85,7 +85,7 @@ def test_what_failed_is_reported_as_warnings_and_the_start_and_the_counts_too(da
 
 def test_what_is_left_out_is_reported_with_its_reason(dags, good):
     empty = [{"name": f"e{number}", "content": " "} for number in range(24)]
-    done = dags.run(dags.load(f"ingest(items={texts('a') + empty}, concurrency=1)"))
+    done = dags.run(dags.load(f"ingest(origin={texts('a') + empty}, concurrency=1)"))
     assert done.state == "success"
     logged = [line for line in lines(done.log, "info") if line.startswith("skipped: ")]
     assert logged == [f"skipped: e{number}: it has no content" for number in range(20)]
@@ -94,7 +94,7 @@ def test_what_is_left_out_is_reported_with_its_reason(dags, good):
 
 def test_a_thousand_failures_are_twenty_lines_and_a_number(dags, good, caplog):
     items = [{"name": "", "content": "c"} for _ in range(1000)]
-    done = dags.run(dags.load(f"ingest(items={items})"))
+    done = dags.run(dags.load(f"ingest(origin={items})"))
     warnings = lines(done.log)
     assert len([line for line in warnings if line.startswith("invalid: ")]) == 20
     assert "… and 980 more failures." in warnings
@@ -121,7 +121,7 @@ def test_counts_are_those_of_all_tries(dags, good):
                 raise OSError("the database went away")
             yield {"name": "b", "content": "c"}
         ---
-        ingest(items=items, retries=1, retry_delay=timedelta(0))
+        ingest(origin=items, retries=1, retry_delay=timedelta(0))
         """.replace("TRIED", repr(f"{dags.folder}/tried-{time.time()}"))
     )
     done = dags.run(dag)
@@ -156,7 +156,7 @@ def test_a_long_run_says_how_far_it_is(dags, good, ledger, monkeypatch):
             return ti.xcom_pull(task_ids="ingest", key="kept")
         ---
         NAME = f"airflow/{{dag.dag_id}}/ingest/-1"
-        ingest(items=polls) >> report()
+        ingest(origin=polls) >> report()
         """
     )
     done = dags.run(dag)
@@ -171,26 +171,13 @@ def test_a_long_run_says_how_far_it_is(dags, good, ledger, monkeypatch):
 
 def test_what_another_run_is_sending_is_waited_for_and_fails_nothing(dags, good, ledger):
     running = elsewhere(good, ledger, texts(*"abcdef"), lambda: time.sleep(0.3), concurrency=2)
-    done = dags.run(dags.load(f"ingest(items={texts(*'abcdef')}, concurrency=2)"))
+    done = dags.run(dags.load(f"ingest(origin={texts(*'abcdef')}, concurrency=2)"))
     running.join()
     xcom = done.task.xcom
     assert (done.state, done.task.try_number) == ("success", 1)
     assert xcom["created"] + running.created == posts(good) == 6
     assert xcom["created"] + xcom["unchanged"] == 6
     assert xcom["elsewhere"] == 0
-
-
-def test_what_is_elsewhere_for_too_long_is_reported_and_fails_nothing(dags, good, ledger):
-    holding, go_on = threading.Event(), threading.Event()
-    running = elsewhere(good, ledger, texts("held"), lambda: (holding.set(), go_on.wait(60)))
-    assert holding.wait(20)
-    done = dags.run(dags.load(f"ingest(items={texts('held', 'b')}, wait=0.5)"))
-    go_on.set()
-    running.join()
-    assert done.state == "success", done.log
-    assert (done.task.xcom["created"], done.task.xcom["elsewhere"]) == (1, 1)
-    warned = [line for line in lines(done.log) if line.startswith("elsewhere: ")]
-    assert warned[0].startswith("elsewhere: other runs are still sending 1 items")
 
 
 def events():
@@ -211,7 +198,7 @@ def night(dags, good):
     def run(names, outlets, dag="fed", **options):
         given = "".join(f", {name}={value!r}" for name, value in options.items())
         given += f", outlets={outlets}"
-        body = f"ingest(items={texts(*names)}{given})"
+        body = f"ingest(origin={texts(*names)}{given})"
         before = len(events())
         done = dags.run(dags.load(body, name=dag), logical_date=datetime.now(UTC))
         return done, events()[before:]
@@ -274,7 +261,7 @@ def fails(context, result):
         raise RuntimeError("the worker had a bad day")
 ---
 dag.params["names"], dag.params["fails"] = "", 0
-ingest(items=items, outlets=[AssetAlias("fed")], post_execute=fails, retries=RETRIES,
+ingest(origin=items, outlets=[AssetAlias("fed")], post_execute=fails, retries=RETRIES,
     retry_delay=timedelta(0))
 """
 
@@ -345,7 +332,7 @@ def test_what_a_killed_run_created_has_an_event(dated, dags, good, ledger):
 
 def test_a_task_that_hands_nothing_on_does_not_when_it_fails_either(dags, good):
     refuse(good, "b")
-    done = dags.run(dags.load(f"ingest(items={texts('a', 'b')}, do_xcom_push=False)"))
+    done = dags.run(dags.load(f"ingest(origin={texts('a', 'b')}, do_xcom_push=False)"))
     assert (done.state, done.task.xcom) == ("failed", None)
 
 
@@ -363,7 +350,7 @@ def test_a_collection_that_was_not_fed_gets_no_event_and_another_host_a_warning(
 def test_collections_that_items_name_themselves_are_fed_too(dags, good):
     items = [{"name": "a", "content": "c", "collections": "col_2"}]
     before = len(events())
-    done = dags.run(dags.load(f"ingest(items={items}, outlets={ALIAS})"))
+    done = dags.run(dags.load(f"ingest(origin={items}, outlets={ALIAS})"))
     assert done.state == "success", done.log
     assert {uri for uri, _ in events()[before:]} == {
         f"knowledgebot://service.test/{one}" for one in ("col_1", "col_2")

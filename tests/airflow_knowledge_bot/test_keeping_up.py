@@ -102,7 +102,7 @@ def test_what_the_service_does_not_announce_fails_before_anything_is_sent(good, 
     given = {"task_id": "add", "collections": "col_1", "do_xcom_push": False, **option}
     if "prune" in option:
         task = KnowledgeBotIngestOperator(
-            items=[{"name": "a", "content": "b"}], ledger_conn_id="ledger", **given
+            origin=[{"name": "a", "content": "b"}], ledger_conn_id="ledger", **given
         )
     else:
         task = KnowledgeBotCreateTextSourceOperator(name="a", content="b", **given)
@@ -119,7 +119,7 @@ def test_the_bot_knows_each_night_what_the_folder_says(dags, real, ledger, folde
         f"""
         dag.params["prune"], dag.params["wait_ready"] = True, 60
         ingest(
-            folder={str(folder)!r}, prune="{{{{ params.prune }}}}",
+            origin=Folder({str(folder)!r}), prune="{{{{ params.prune }}}}",
             wait_ready="{{{{ params.wait_ready }}}}", outlets=[AssetAlias("kept_up")],
         )
         """
@@ -170,7 +170,7 @@ def test_a_document_that_cannot_be_read_turns_the_task_red_unless_its_author_tol
     dags, real, folder, fail_on, state
 ):
     (folder / "tides.pdf").write_bytes(BROKEN)
-    body = f"ingest(folder={str(folder)!r}, wait_ready=60, retries=2{fail_on})"
+    body = f"ingest(origin=Folder({str(folder)!r}), wait_ready=60, retries=2{fail_on})"
     done = dags.run(dags.load(body))
     assert (done.state, done.task.try_number) == (state, 1)
     assert (done.task.xcom["created"], done.task.xcom["failed"]) == (4, 1)
@@ -190,7 +190,7 @@ def test_a_function_removes_what_is_gone_with_what_it_asks_airflow_for(dags, rea
             print("removes", entry.name, BaseHook.get_connection("ledger").conn_type, run_id[:6])
         ---
         dag.params["refuses"] = False
-        ingest(folder={str(folder)!r}, prune=remove, retries=1, retry_delay=timedelta(0))
+        ingest(origin=Folder({str(folder)!r}), prune=remove, retries=1, retry_delay=timedelta(0))
         """
     )
     dags.run(dag)
@@ -218,7 +218,7 @@ def test_a_function_removes_what_is_gone_with_what_it_asks_airflow_for(dags, rea
 def test_what_a_template_gives_that_is_no_value_fails_and_sends_nothing(
     good, ledger, option, expected
 ):
-    given = {"items": [{"name": "a", "content": "b"}], "collections": "col_1", **option}
+    given = {"origin": [{"name": "a", "content": "b"}], "collections": "col_1", **option}
     task = KnowledgeBotIngestOperator(task_id="i", ledger_conn_id="ledger", **given)
     task.render_template_fields({})
     with pytest.raises(AirflowFailException, match=expected):

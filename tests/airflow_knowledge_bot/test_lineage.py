@@ -13,6 +13,7 @@ from airflow_knowledge_bot.operators import (
     KnowledgeBotUploadSourceOperator,
 )
 from answering_bot import OPENING, PARKING, TaskInstance
+from knowledge_bot.origins import Folder
 
 pytest.importorskip("airflow.providers.openlineage", reason="Airflow's OpenLineage provider")
 
@@ -54,7 +55,7 @@ def test_an_ingestion_s_lineage_begins_where_its_items_were(tmp_path):
     (tmp_path / "docs" / "tides.txt").write_text("High tide is at 6:12.")
     ingest = KnowledgeBotIngestOperator(
         task_id="ingest",
-        folder=str(tmp_path / "docs"),
+        origin=Folder(tmp_path / "docs"),
         collections="col_1",
         ledger_conn_id="ledger",
     )

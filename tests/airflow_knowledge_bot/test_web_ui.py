@@ -73,7 +73,7 @@ names = ["hours", "fees", "tools", *(f"loans-{number:03}" for number in range(25
 with DAG("nightly", schedule=None):
     KnowledgeBotIngestOperator(
         task_id="feed",
-        items=[{"name": f"{name}.md", "content": name} for name in names],
+        origin=[{"name": f"{name}.md", "content": name} for name in names],
         collections="col_handbook",
         ledger_conn_id=LEDGER,
         knowledge_bot_conn_id="nightly",

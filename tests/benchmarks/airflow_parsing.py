@@ -48,11 +48,14 @@ from airflow_knowledge_bot.operators import (
     KnowledgeBotCheckOperator, KnowledgeBotIngestOperator, KnowledgeBotSendMessageOperator
 )
 from airflow_knowledge_bot.sensors import KnowledgeBotAnswerSensor, KnowledgeBotPingSensor
+from knowledge_bot.origins import Folder
 
 with DAG("ours_{number}", schedule=None):
     (
         KnowledgeBotPingSensor(task_id="up")
-        >> KnowledgeBotIngestOperator(task_id="feed", folder="/data", ledger_conn_id="ledger")
+        >> KnowledgeBotIngestOperator(
+            task_id="feed", origin=Folder("/data"), ledger_conn_id="ledger"
+        )
         >> KnowledgeBotAnswerSensor(task_id="known", questions=[{{"ask": "a", "contains": "b"}}])
         >> KnowledgeBotCheckOperator(task_id="check", file="/data/questions.toml")
         >> KnowledgeBotSendMessageOperator(task_id="ask", content="a")

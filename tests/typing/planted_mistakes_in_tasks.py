@@ -9,6 +9,7 @@ from airflow_knowledge_bot.operators import (
     KnowledgeBotUploadSourceOperator,
 )
 from airflow_knowledge_bot.sensors import KnowledgeBotPingSensor
+from knowledge_bot.origins import Folder
 
 Add = KnowledgeBotCreateTextSourceOperator
 Page = KnowledgeBotCreateWebpageSourceOperator
@@ -21,7 +22,7 @@ def right_tasks() -> None:
     Up(task_id="up", poke_interval=5, timeout=60, retries=1)
     Add(task_id="add", name="n", content="c", on_unknown="resend", retry_delay=3, outlets=[])
     KnowledgeBotSendMessageOperator(task_id="ask", content="?", do_xcom_push=False)
-    Ingest(task_id="fill", ledger_conn_id="l", folder="f", rate=5, wait=90, ledger_wait=60)
+    Ingest(task_id="fill", ledger_conn_id="l", origin=Folder("f"), rate=5, wait_ready=60)
 
 
 def wrong_tasks() -> None:
@@ -29,6 +30,6 @@ def wrong_tasks() -> None:
     Add(task_id="a", name="n", content="c", on_unknown="fail")  # type: ignore[arg-type]
     Page(task_id="a", name="n", urls="u")  # type: ignore[call-arg]
     KnowledgeBotUploadSourceOperator(task_id="a", name="n", file=3)  # type: ignore[arg-type]
-    Ingest(task_id="a", ledger_conn_id="l", items=[], ledger_wait="5m")  # type: ignore[arg-type]
+    Ingest(task_id="a", ledger_conn_id="l", origin=[], rate="5m")  # type: ignore[arg-type]
     Add(task_id="a", name="n", content="c", retry=3)  # type: ignore[call-arg]
     Up(task_id="a", poke_intervall=3)  # type: ignore[call-arg]

@@ -1,7 +1,7 @@
 """The operator that ingests many items in one task."""
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Event
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack, get_args
@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack, get_args
 from airflow_knowledge_bot._compat import AirflowFailException, AirflowNotFoundException
 
 # isort: split
-from airflow.sdk import BaseOperator
+from airflow.sdk import BaseOperator, XComArg
 
 from airflow_knowledge_bot.functions import (
     call_with_context,
     check_function,
     check_synchronous,
-    name_of,
 )
 from airflow_knowledge_bot.hooks import KnowledgeBotHook
 from airflow_knowledge_bot.places import without_secrets
@@ -25,7 +24,6 @@ from airflow_knowledge_bot.tasks import (
     as_bool,
     as_number,
     as_several,
-    check_filled,
     check_number,
     check_on_unknown,
     hand_on,
@@ -33,44 +31,21 @@ from airflow_knowledge_bot.tasks import (
 )
 
 if TYPE_CHECKING:
-    from os import PathLike
-
     import jinja2
     from airflow.providers.openlineage.extractors import OperatorLineage
-    from airflow.sdk import Context, ObjectStoragePath
+    from airflow.sdk import Context
 
     from airflow_knowledge_bot.arguments import BaseOperatorArguments
-    from airflow_knowledge_bot.items import Items
     from knowledge_bot.ingest import Item
-
-ItemSource = Literal[
-    "items",
-    "folder",
-    "objects",
-    "site",
-    "sitemap",
-    "feed",
-    "urls",
-    "jsonl",
-    "sql",
-    "documents",
-]
-"""A parameter that says where items come from; a task has exactly one of them."""
+    from knowledge_bot.origins import Origin
 
 Failed = Literal["refused", "unknown", "undelivered", "invalid", "failed", "unremoved"]
 """The ways in which the service can lack an item, or have what it should not."""
 
-ITEM_SOURCES: tuple[ItemSource, ...] = get_args(ItemSource)
 FAILED: tuple[Failed, ...] = get_args(Failed)
 
-# Only parts of these are templates; see `items.rendered`.
-_PARTLY_TEMPLATES = ("items", "documents")
-
-# A template may turn these into texts.
-_SEVERAL = (*_PARTLY_TEMPLATES, "urls", "source_options", "collections")
-
-# A failure to read these may be temporary: a store that did not answer, a lost database.
-_UNRELIABLE = ("objects", "sql")
+# Seconds to wait for items that other runs are sending, until a dead run is certainly noticed.
+_WAIT = 90.0
 
 # The length of a mapped task's label.
 _LABEL = 100
@@ -104,43 +79,26 @@ class KnowledgeBotIngestOperator(ServiceTask, BaseOperator):
     that the task wrote to.
 
     Args:
-        ledger_conn_id: an Airflow connection of type `knowledge_bot_ledger`, `postgres` or `sqlite`
-            (templated). SQLite is enough for workers on one machine.
-        items: the items themselves, as dicts (`{"name", "url"}`, `{"name", "content"}` or
-            `{"path"}`, each also with `key`, `version` and `collections`) or as objects of
-            `knowledge_bot.ingest`. In a DAG file the strings in such a dict are templated, but for
-            `content`, which is sent as it is. Or a function that gives them on the worker, such as
-            a generator, called with the parts of Airflow's context that it names.
-        folder: a folder whose files are uploaded, on a disk that the worker sees (templated).
-        objects: the address of objects, with wildcards or of a folder
-            (`s3://connection@bucket/documents/**/*.pdf`), or an `ObjectStoragePath` (templated).
-            Only objects that are new or changed according to the listing are opened, and they are
-            streamed; the next try tries again what cannot be read. Object storage needs its own
-            Airflow provider.
-        site: the address of a site whose pages are found by its links (templated).
-        sitemap: the address of a sitemap, or the path of its file (templated). The service scrapes
-            its pages.
-        feed: the address of an RSS or Atom feed, or the path of its file (templated).
-        urls: the path of a file with one address a line, or a list of addresses (templated).
-        jsonl: the path of a file with one item in each line, as JSON (templated).
-        sql: a query whose rows are texts (templated); `source_options` names its columns: `key` and
-            `text`, and optionally `name` and `version`.
-        documents: documents of `DocumentLoaderOperator` in Airflow's common.ai, of LangChain or of
-            LlamaIndex: dicts with `text` or `page_content`, and `metadata`, or objects with these
-            attributes, or a function as for `items`. They are not templated.
-        source_options: options of the item source, as the function of the same name in
-            `knowledge_bot.ingest` takes them (templated): `{"depth": 3}` for a `site`,
-            `{"compare": "content"}` for a `sitemap`.
-        sql_conn_id: the connection that runs `sql` (templated), of any type with a hook of
-            `apache-airflow-providers-common-sql`.
+        origin: where the items come from: one of `knowledge_bot.origins`, such as `Folder`,
+            `Objects`, `Site` or `Sql`, whose `template_fields` are rendered. Objects are reached by
+            the connection before the `@` (`s3://connection@bucket/documents/**/*.pdf`), a database
+            by `Sql(conn_id=…)`. Or the items themselves, as dicts (`{"name", "url"}`,
+            `{"name", "content"}` or `{"path"}`, each also with `key`, `version` and `collections`)
+            or as objects of `knowledge_bot.ingest`; in a DAG file the strings in such a dict are
+            templated, but for `content`, which is sent as it is. Or a function that returns one of
+            these on the worker, such as a generator, called with the parts of Airflow's context
+            that it names.
+        name: a name for the origin (templated), instead of its own. Without one, nothing of a list
+            or of a function's items is ever gone.
         collections: id or ids of the collections (templated); by default the connection's
             `default_collection_id`.
+        ledger_conn_id: an Airflow connection of type `knowledge_bot_ledger`, `postgres` or `sqlite`
+            (templated). SQLite is enough for workers on one machine.
         on_unknown: `hold` or `resend`. `knowledge_bot.ingest.IngestionOptions` describes this and
-            the next seven in full.
+            the next six in full.
         concurrency: the most requests in flight.
         limit: the most items that one try sends; the next run continues.
         rate: the most items per second, but not of pages that are read to compare them.
-        origin: a name for the item source (templated), but for mapped tasks that share the items.
         prune: what happens to sources that are gone or superseded (templated): False leaves them,
             True removes them, and `"excluded"` also what filters leave out by now; both need a
             service that announces `sources`. A function is called with each of them, and with the
@@ -149,8 +107,6 @@ class KnowledgeBotIngestOperator(ServiceTask, BaseOperator):
             was sent (templated); what the service cannot read is `failed`. It needs `sources`, too.
         gone_limit: the share of an origin's items that may disappear at once (templated). More than
             that is withheld, until a run is given a higher limit.
-        wait: seconds to wait for other runs, by default until a dead one is noticed.
-        ledger_wait: seconds to wait for a ledger that is away.
         fail_on: which failures fail the task: some of `refused`, `unknown`, `undelivered`,
             `invalid`, `failed` and `unremoved`, by default all. A run that stops early fails in any
             case.
@@ -159,16 +115,14 @@ class KnowledgeBotIngestOperator(ServiceTask, BaseOperator):
         knowledge_bot_conn_id: the connection (templated).
 
     Raises:
-        ValueError: while the DAG is parsed: no or several item sources are given, a function asks
-            for something that Airflow does not pass, or a number or a choice cannot be used.
+        ValueError: while the DAG is parsed: the origin is none, a function asks for something that
+            Airflow does not pass, or a number or a choice cannot be used.
     """
 
     template_fields: Sequence[str] = (
-        *ITEM_SOURCES,
-        "source_options",
-        "sql_conn_id",
-        "collections",
         "origin",
+        "name",
+        "collections",
         "prune",
         "wait_ready",
         "gone_limit",
@@ -176,95 +130,61 @@ class KnowledgeBotIngestOperator(ServiceTask, BaseOperator):
         "knowledge_bot_conn_id",
     )
     template_fields_renderers: ClassVar[dict[str, str]] = {
-        "items": "json",
-        "documents": "json",
-        "sql": "sql",
-        "source_options": "json",
+        "origin": "json",
         "collections": "json",
     }
     # A deep copy of a bound method copies its object, and texts may be many.
-    shallow_copy_attrs: Sequence[str] = ("items", "documents", "prune")
+    shallow_copy_attrs: Sequence[str] = ("origin", "prune")
 
     _stop: Event | None = None
 
     def __init__(
         self,
         *,
+        origin: "Origin | Iterable[Item | dict[str, Any]] | Callable[..., Any]",
         ledger_conn_id: str,
-        items: "Iterable[Item | dict[str, Any]] | Callable[..., Iterable[Any]] | None" = None,
-        folder: "str | PathLike[str] | None" = None,
-        objects: "str | ObjectStoragePath | None" = None,
-        site: str | None = None,
-        sitemap: str | None = None,
-        feed: str | None = None,
-        urls: "str | PathLike[str] | Sequence[str] | None" = None,
-        jsonl: "str | PathLike[str] | None" = None,
-        sql: str | None = None,
-        documents: "Iterable[Any] | Callable[..., Iterable[Any]] | None" = None,
-        source_options: Mapping[str, Any] | None = None,
-        sql_conn_id: str | None = None,
+        name: str | None = None,
         collections: str | Sequence[str] | None = None,
         on_unknown: Literal["hold", "resend"] = "hold",
         concurrency: int = 8,
         limit: int | None = None,
         rate: float | None = None,
-        origin: str | None = None,
         prune: "bool | str | Callable[..., object]" = False,
         wait_ready: float | str = 0.0,
         gone_limit: float | str = 0.5,
-        wait: float = 90.0,
-        ledger_wait: float = 300.0,
         fail_on: Collection[Failed] = FAILED,
         max_refused: int | float = 0,
         knowledge_bot_conn_id: str = KnowledgeBotHook.default_conn_name,
         **kwargs: "Unpack[BaseOperatorArguments]",
     ) -> None:
         super().__init__(**kwargs)
-        self.items = items
-        self.folder = folder
-        self.objects = objects
-        self.site = site
-        self.sitemap = sitemap
-        self.feed = feed
-        self.urls = urls
-        self.jsonl = jsonl
-        self.sql = sql
-        self.documents = documents
-        self.source_options = source_options
-        self.sql_conn_id = sql_conn_id
+        self.origin = origin
+        self.name = name
         self.collections = collections
         self.ledger_conn_id = ledger_conn_id
         self.on_unknown = on_unknown
         self.concurrency = concurrency
         self.limit = limit
         self.rate = rate
-        self.origin = origin
         self.prune = prune
         self.wait_ready = wait_ready
         self.gone_limit = gone_limit
-        self.wait = wait
-        self.ledger_wait = ledger_wait
         self.fail_on = fail_on
         self.max_refused = max_refused
         self.knowledge_bot_conn_id = knowledge_bot_conn_id
         self._collection_uris: list[str] = []
         self._check()
+        for value in vars(origin).values() if hasattr(origin, "template_fields") else ():
+            XComArg.apply_upstream_relationship(self, value)  # as for a parameter of its own
 
     @property
     def label(self) -> str:
         """A mapped task's name in Airflow's grid, unless its DAG gives one."""
-        for item_source in ITEM_SOURCES:
-            value = getattr(self, item_source)
-            if isinstance(value, list | tuple) and value:
-                first, last = _label(value[0]), _label(value[-1])
-                return first if len(value) == 1 else f"{first} … {last}"
-            if (
-                value is not None
-                and not callable(value)
-                and item_source not in ("items", "documents")
-            ):
-                return _label(value)
-        return self.origin or ""
+        given: Any = self.origin
+        if isinstance(given, list | tuple) and given:
+            first, last = _label(given[0]), _label(given[-1])
+            return first if len(given) == 1 else f"{first} … {last}"
+        return self.name or ("" if callable(given) else _label(getattr(given, "name", "")))
 
     def execute(self, context: "Context") -> dict[str, Any]:
         """Ingest all items, then fail if any of them is not in the service.
@@ -288,21 +208,21 @@ class KnowledgeBotIngestOperator(ServiceTask, BaseOperator):
         )
         from knowledge_bot.adapters import collection_ids, shared_options
         from knowledge_bot.ingest import Ingestion
+        from knowledge_bot.origins import Objects, Sql
 
         given = {"collections": self.collections}
         with task_fails_for_good(self.knowledge_bot_conn_id, given, self.on_unknown):
-            item_source = self._item_source()
             hook = self._hook()
             collections = collection_ids(hook.settings.default("collections", self.collections))
             ledger = ledger_of(self.ledger_conn_id)
             with hook.get_conn() as client, _connections_of_items():
-                items = self._items_of(item_source, context)
-                route = client.base_url, tuple(sorted(collections)), self.origin or items.origin
+                origin = self._origin(context)
+                route = client.base_url, tuple(sorted(collections)), origin.name
                 tries = RunCounts(context, ledger, route)
                 progress = ProgressLog(self.log, tries)
                 self.log.info(
                     "Ingesting %s into %s at %s; ledger %s of the connection %r.",
-                    self._described(item_source),
+                    f"{type(self.origin).__name__} {_label(origin.name)}",
                     ", ".join(collections),
                     client.base_url,
                     ledger,
@@ -312,6 +232,7 @@ class KnowledgeBotIngestOperator(ServiceTask, BaseOperator):
                 self._stop = Event()
                 options: Any = {
                     **shared_options(self),
+                    "wait": _WAIT,
                     "prune": self._prune(context),
                     "wait_ready": as_number("wait_ready", self.wait_ready),
                 }
@@ -320,7 +241,6 @@ class KnowledgeBotIngestOperator(ServiceTask, BaseOperator):
                     ledger=ledger,
                     on_progress=progress.on_progress,
                     on_outcome=progress.on_outcome,
-                    origin=self.origin,
                     gone_limit=as_number("gone_limit", self.gone_limit),
                     limit=self.limit,
                     stop=self._stop,
@@ -328,7 +248,7 @@ class KnowledgeBotIngestOperator(ServiceTask, BaseOperator):
                 )
                 try:
                     with progress.running():
-                        report = ingestion.run(client, items.found)
+                        report = ingestion.run(client, origin)
                 except Exception as error:
                     for note in getattr(error, "__notes__", ()):
                         self.log.warning("%s", note)
@@ -344,7 +264,8 @@ class KnowledgeBotIngestOperator(ServiceTask, BaseOperator):
             self,
             collections=collections,
             unknown=progress.named["unknown"],
-            invalid_passes=item_source in _UNRELIABLE,
+            # A store or a database that did not answer may do so at the next try.
+            invalid_passes=isinstance(origin, Objects | Sql),
         )
         missed = tries.end(total, succeeded=failure is None)
         result = summary(total, progress.named, ledger, tries)
@@ -353,7 +274,7 @@ class KnowledgeBotIngestOperator(ServiceTask, BaseOperator):
             kind: result[kind] for kind in FAILED if result[kind] and kind not in fails
         }
         progress.end(total, result["named"], tolerated)
-        written = sorted({*collections, *items.collections})
+        written = sorted({*collections, *getattr(origin, "collections", ())})
         self._collection_uris = [collection_uri(client.base_url, one) for one in written]
         if failure is not None:
             hand_on(self, context, result)
@@ -384,10 +305,9 @@ class KnowledgeBotIngestOperator(ServiceTask, BaseOperator):
         """Return the collections, and where the items came from."""
         from airflow_knowledge_bot.places import lineage
 
-        unnamed = (*_PARTLY_TEMPLATES, "sql")
-        addresses = [getattr(self, name) for name in ITEM_SOURCES if name not in unnamed]
+        fields = (getattr(self.origin, name, None) for name in ("path", "address", "url", "source"))
         return lineage(
-            inputs=[str(one) for one in addresses if one and not isinstance(one, list | tuple)],
+            inputs=[one for one in fields if isinstance(one, str) and one],
             outputs=self._collection_uris,
         )
 
@@ -410,44 +330,37 @@ class KnowledgeBotIngestOperator(ServiceTask, BaseOperator):
             def render(value: Any) -> Any:
                 return self.render_template(value, context, jinja_env, seen_oids)
 
-            for name in _PARTLY_TEMPLATES:
-                fields.remove(name)
-                value = getattr(self, name)
-                if id(value) not in seen_oids:  # else it is a mapped task's, and rendered already
-                    setattr(self, name, rendered(name, value, render, jinja_env))
+            fields.remove("origin")
+            if id(self.origin) not in seen_oids:  # else it is a mapped task's, and rendered already
+                self.origin = as_several(rendered(self.origin, render, jinja_env))
             if callable(self.prune):
                 fields.remove("prune")
         super()._do_render_template_fields(parent, fields, context, jinja_env, seen_oids)
         if parent is self:
-            for name in _SEVERAL:
-                setattr(self, name, as_several(getattr(self, name)))
+            self.collections = as_several(self.collections)
             # Airflow itself reads the label's template before there is an operator.
             label_mapped_task(self.label, context)
 
     def _check(self) -> None:
         """Refuse arguments that no run can use, while the DAG is parsed."""
         check_on_unknown(self.on_unknown)
-        given = [name for name in ITEM_SOURCES if getattr(self, name) is not None]
-        if len(given) != 1:
-            named = f"{' and '.join(map(repr, given))} are given" if given else "none is"
+        given: Any = self.origin
+        if callable(given):
+            check_function("origin", given)
+        elif isinstance(given, bytes | dict | None) or (
+            isinstance(given, str) and "{{" not in given
+        ):
             raise ValueError(
-                "the task takes exactly one of the parameters "
-                f"{', '.join(map(repr, ITEM_SOURCES))}, and {named}"
+                "origin: expected one of knowledge_bot.origins, such as Folder(…), a list of items "
+                f"or a function that returns them, not {type(given).__name__}"
             )
-        for name in _PARTLY_TEMPLATES:
-            if callable(function := getattr(self, name)):
-                check_function(name, function)
         if callable(self.prune):
             check_synchronous("prune", self.prune)
-        if (self.sql is None) != (self.sql_conn_id is None):
-            raise ValueError("sql and sql_conn_id are given together: a query, and where to ask it")
         for name, least, most in (
             ("concurrency", 1, math.inf),
             ("limit", 0, math.inf),
             ("rate", 0.001, math.inf),
             ("gone_limit", 0, 1),
-            ("wait", 0, math.inf),
-            ("ledger_wait", 0, math.inf),
             ("max_refused", 0, 1 if isinstance(self.max_refused, float) else math.inf),
             ("wait_ready", 0, math.inf),
         ):
@@ -463,46 +376,25 @@ class KnowledgeBotIngestOperator(ServiceTask, BaseOperator):
                 f"not {kinds!r}"
             )
 
-    def _item_source(self) -> ItemSource:
-        """Return the parameter that says where items come from.
+    def _origin(self, context: "Context") -> Any:
+        """Return what is ingested: an origin, or items with a name.
 
-        That there is one was checked when the DAG was parsed; a template may have rendered to None.
+        What it is was checked when the DAG was parsed; a template may have rendered to None.
         """
-        name = next((name for name in ITEM_SOURCES if getattr(self, name) is not None), None)
-        if name is None:
+        from airflow_knowledge_bot.items import origin_of
+
+        given: Any = self.origin
+        if given is None:
             raise AirflowFailException(
-                f"The task's parameters {', '.join(map(repr, ITEM_SOURCES))} are all empty once "
-                "they are rendered: nothing was sent. Check what the template or the upstream task "
-                "gives."
+                "The task's parameter 'origin' is empty once it is rendered: nothing was sent. "
+                "Check what the template or the upstream task gives."
             )
-        value = getattr(self, name)
-        # A day without items or addresses is not an error.
-        if name not in _PARTLY_TEMPLATES and value not in ([], ()):
-            check_filled(**{name: value})
-        return name
+        if callable(function := given):
 
-    def _described(self, item_source: ItemSource) -> str:
-        value = getattr(self, item_source)
-        if callable(value):
-            return f"{item_source} of the function {name_of(value)!r}"
-        if item_source == "sql":
-            return f"rows of a query on the connection {self.sql_conn_id!r}"
-        if isinstance(value, list | tuple):
-            return f"{len(value):,} {item_source}"
-        return f"{item_source} {_label(value)}"
-
-    def _items_of(self, item_source: ItemSource, context: "Context") -> "Items":
-        from airflow_knowledge_bot.items import Items
-
-        value = getattr(self, item_source)
-        if callable(function := value):
-
-            def value() -> Any:
+            def given() -> Any:
                 return call_with_context(function, context, jinja_env=self.get_template_env)
 
-        if item_source == "sql":
-            check_filled(sql_conn_id=self.sql_conn_id)
-        return Items(item_source, value, self.source_options, sql_conn_id=self.sql_conn_id)
+        return origin_of(given, self.name or None, f"{self.dag_id}.{self.task_id}")
 
     def _prune(self, context: "Context") -> Any:
         """Return what the run removes, in the words of an `Ingestion`."""

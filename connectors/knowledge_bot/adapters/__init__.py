@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from knowledge_bot.ingest._ledger import remove
     from knowledge_bot.ingest._options import SharedOptions, check_names, shared_options
     from knowledge_bot.ingest._plan import OnUnknown
-    from knowledge_bot.ingest.sources._loader import Texts, text_or_skipped
-    from knowledge_bot.ingest.sources._objects import Objects, objects_in
+    from knowledge_bot.origins._loader import Texts, text_or_skipped
 
 _HOMES = {
     "._configuration": ("API_KEY_VARIABLE", "BASE_URL_VARIABLE", "is_loopback"),
@@ -37,15 +36,13 @@ _HOMES = {
     ".ingest._ledger": ("remove",),
     ".ingest._plan": ("OnUnknown",),
     ".ingest._options": ("SharedOptions", "check_names", "shared_options"),
-    ".ingest.sources._loader": ("Texts", "text_or_skipped"),
-    ".ingest.sources._objects": ("Objects", "objects_in"),
+    ".origins._loader": ("Texts", "text_or_skipped"),
 }
 
 __all__ = [
     "API_KEY_VARIABLE",
     "BASE_URL_VARIABLE",
     "Extensions",
-    "Objects",
     "OnUnknown",
     "SharedOptions",
     "Texts",
@@ -58,7 +55,6 @@ __all__ = [
     "is_loopback",
     "lazy_names",
     "new_key",
-    "objects_in",
     "parse_questions",
     "question_of",
     "remove",

@@ -3,7 +3,7 @@
 import json
 import shlex
 import subprocess
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -80,9 +80,11 @@ _OPTIONS = (
     ),
     click.option(
         "--origin",
+        "name",
         metavar="NAME",
-        help="A name for where the items come from, for use even if the place moves. Items that it "
-        "no longer has are reported as gone.  [default: the folder, address or file itself]",
+        default="",
+        help="A name for where the items come from, for use even if the place moves.  [default: "
+        "the folder, address or file itself]",
     ),
     click.option(
         "--gone-limit",
@@ -208,6 +210,7 @@ def _ingestion(find: Callable[..., Any]) -> Callable[..., None]:
             ledger = open_ledger(ledger_address, for_writing=not how["dry_run"])
             if "exclude" in given and "path" in given:
                 given["exclude"] += (*_OUTPUTS, *_files_of(ledger))
+            origin = find(**given)
             with service.client(needs_key=not how["dry_run"]) as client:
                 wanted = collections_to_add_to(service, client, collections, quiet=quiet)
                 options = Ingestion(collections=wanted, ledger=ledger, **how)
@@ -219,7 +222,7 @@ def _ingestion(find: Callable[..., Any]) -> Callable[..., None]:
 
                     watch_and_ingest(runs, given["path"], partial(find, **given))
                 else:
-                    runs.end(runs.run(find(**given)))
+                    runs.end(runs.run(origin))
         except LedgerError as error:
             raise Failed(f"Nothing was sent: {error}", Exit.SOME_FAILED) from None
 
@@ -323,7 +326,7 @@ def _settings(_: click.Context, option: click.Parameter, given: tuple[str, ...])
     "own tools look for them, such as ~/.aws.",
 )
 @_ingestion
-def objects(address: str, **how: Any) -> Iterable[object]:
+def objects(address: str, **how: Any) -> Any:
     """Upload the objects at ADDRESS in a store such as S3.
 
     The store's listing says which are new or changed; only these are read. ADDRESS is a URL of
@@ -334,33 +337,62 @@ def objects(address: str, **how: Any) -> Iterable[object]:
     kbot ingest objects 's3://bucket/docs/**/*.pdf' --collection col_handbook
     kbot ingest objects sftp://host/srv/docs --set username=reader --dry-run
     """  # noqa: D301 - \b is for click
-    from knowledge_bot.ingest import from_objects
+    from knowledge_bot.origins import Objects
 
-    return from_objects(address, **how)
+    return Objects(address, **how)
 
 
 @ingest.command(cls=Ingesting)
-@click.argument("name", metavar="MODULE:CLASS")
+@click.argument("of", metavar="MODULE:CLASS")
 @_set_option(
     "arguments",
     "An argument of the class, or of its load_data. VALUE is JSON or plain text. Repeatable. "
     "Other users of the machine can see it; keep keys in the environment.",
 )
 @_ingestion
-def loader(*, name: str, arguments: dict[str, Any]) -> Iterable[object]:
+def loader(*, of: str, arguments: dict[str, Any], name: str) -> Any:
     """Add the documents of a loader of LangChain or a reader of LlamaIndex.
 
-    The module is imported, so its code runs. With an --origin, documents that the loader no longer
-    finds are reported as gone.
+    The module is imported, so its code runs.
 
     \b
     kbot ingest loader langchain_community.document_loaders:CSVLoader --set file_path=books.csv
     kbot ingest loader llama_index.core:SimpleDirectoryReader --set input_dir=notes --origin notes
     """  # noqa: D301 - \b is for click
-    from knowledge_bot.cli.loaders import loader_of
-    from knowledge_bot.ingest import from_loader
+    from knowledge_bot.cli.loaders import loader_of, named
+    from knowledge_bot.origins import Loader
 
-    return from_loader(loader_of(name, arguments))
+    return Loader(loader_of(of, arguments), name=name or named(of, arguments))
+
+
+@ingest.command(cls=Ingesting)
+@click.argument("database", metavar="DATABASE")
+@click.argument("query", metavar="QUERY")
+@click.option("--key", required=True, metavar="COLUMN", help="What identifies a row.")
+@click.option("--text", required=True, metavar="COLUMN", help="What it says.")
+@click.option("--title", metavar="COLUMN", help="What the source is called.  [default: the key]")
+@click.option(
+    "--version",
+    metavar="COLUMN",
+    help="What changes when the text does, such as a time.  [default: the text is compared]",
+)
+@_ingestion
+def sql(*, query: str, **how: Any) -> Any:
+    """Add the rows of QUERY, one text in each; --origin names the table.
+
+    DATABASE is a file of SQLite or an address: postgresql://… (with the extra `postgresql`), or one
+    that SQLAlchemy takes, where that and the driver are installed. Other users of the machine can
+    see it; keep passwords where the driver looks for them, such as ~/.pgpass.
+
+    \b
+    kbot ingest sql library.db 'select id, title, body from article' \\
+      --key id --text body --title title --origin articles
+    kbot ingest sql postgresql://reader@db.example/library 'select * from article' \\
+      --key id --text body --version changed_at --origin articles
+    """  # noqa: D301 - \b is for click
+    from knowledge_bot.origins import Sql
+
+    return Sql(query, **how)
 
 
 def _compared(default: str | None, ways: str) -> Callable[[Callable[..., None]], Any]:
@@ -407,7 +439,7 @@ def _compared(default: str | None, ways: str) -> Callable[[Callable[..., None]],
 @_compared("content", "by its main text, or by what the sitemap or its server says.")
 @click.option("--no-sitemaps", is_flag=True, help="Follow links only.")
 @_ingestion
-def site(*, url: str, requests: float, no_sitemaps: bool, **how: Any) -> Iterable[object]:
+def site(*, url: str, requests: float, no_sitemaps: bool, **how: Any) -> Any:
     """Add the pages of a whole site, found by its links and its sitemaps.
 
     Pages on the host of URL are read, slowly and one at a time, to find links and to compare their
@@ -418,16 +450,16 @@ def site(*, url: str, requests: float, no_sitemaps: bool, **how: Any) -> Iterabl
     kbot ingest site https://library.example/ --dry-run
     kbot ingest site https://library.example/docs/ --include docs/ --collection col_docs
     """  # noqa: D301 - \b is for click
-    from knowledge_bot.ingest import from_site
+    from knowledge_bot.origins import Site
 
-    return from_site(url, rate=requests, sitemaps=not no_sitemaps, **how)
+    return Site(url, rate=requests, sitemaps=not no_sitemaps, **how)
 
 
 @ingest.command(cls=Ingesting)
 @click.argument("address", metavar="URL|FILE")
 @_compared("lastmod", "by its main text, for which it is read, or by its lastmod.")
 @_ingestion
-def sitemap(*, address: str, requests: float, **how: Any) -> Iterable[object]:
+def sitemap(*, address: str, requests: float, **how: Any) -> Any:
     """Add the pages of a sitemap, nested and compressed ones included.
 
     A page that changed since the last run is added again: by its `lastmod` or, with --compare
@@ -435,23 +467,23 @@ def sitemap(*, address: str, requests: float, **how: Any) -> Iterable[object]:
 
     Example: kbot ingest sitemap https://library.example/sitemap.xml
     """
-    from knowledge_bot.ingest import from_sitemap
+    from knowledge_bot.origins import Sitemap
 
-    return from_sitemap(address, rate=requests, **how)
+    return Sitemap(address, rate=requests, **how)
 
 
 @ingest.command(cls=Ingesting)
 @click.argument("address", metavar="URL|FILE")
 @_compared("lastmod", "by its main text, for which it is read, or by the time in the feed.")
 @_ingestion
-def feed(*, address: str, requests: float, **how: Any) -> Iterable[object]:
+def feed(*, address: str, requests: float, **how: Any) -> Any:
     """Add the pages that an RSS or Atom feed links to.
 
     Example: kbot ingest feed https://library.example/news.xml
     """
-    from knowledge_bot.ingest import from_feed
+    from knowledge_bot.origins import Feed
 
-    return from_feed(address, rate=requests, **how)
+    return Feed(address, rate=requests, **how)
 
 
 @ingest.command(cls=Ingesting)
@@ -462,7 +494,7 @@ def feed(*, address: str, requests: float, **how: Any) -> Iterable[object]:
     "at all]",
 )
 @_ingestion
-def urls(*, source: str, requests: float, **how: Any) -> Iterable[object]:
+def urls(*, source: str, requests: float, **how: Any) -> Any:
     """Add the pages of a list of addresses.
 
     There is one address per line; `-` reads them from stdin.
@@ -471,15 +503,15 @@ def urls(*, source: str, requests: float, **how: Any) -> Iterable[object]:
     grep ^https pages.txt | kbot ingest urls -
     kbot ingest urls pages.txt --compare content
     """  # noqa: D301 - \b is for click
-    from knowledge_bot.ingest import from_urls
+    from knowledge_bot.origins import Urls
 
-    return from_urls(source, rate=requests, **how)
+    return Urls(source, rate=requests, **how)
 
 
 @ingest.command(cls=Ingesting)
 @click.argument("source", metavar="FILE")
 @_ingestion
-def jsonl(*, source: str) -> Iterable[object]:
+def jsonl(*, source: str, **how: Any) -> Any:
     """Add items from lines of JSON.
 
     `-` reads them from stdin. Each line is an object with `url`, with `name` and `content`, or with
@@ -490,6 +522,6 @@ def jsonl(*, source: str) -> Iterable[object]:
     sqlite3 -json shop.db 'select name, text as content from product' |
       jq -c '.[]' | kbot ingest jsonl -
     """  # noqa: D301 - \b is for click
-    from knowledge_bot.ingest import from_jsonl
+    from knowledge_bot.origins import JsonLines
 
-    return from_jsonl(source)
+    return JsonLines(source, **how)

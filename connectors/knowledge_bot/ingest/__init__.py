@@ -9,9 +9,8 @@
             client, Folder("handbook"), collections="col_1", ledger=Ledger("kbot.db")
         )
 
-- Items are what is sent: `WebPage`, `Text`, `File`. `from_objects`, `from_site`,
-  `from_sitemap`, `from_feed`, `from_loader`, `from_rows`, `from_jsonl` and `from_urls` find them,
-  one at a time, and yield a `Skipped` for what they leave out.
+- Items are what is sent: `WebPage`, `Text`, `File`. `knowledge_bot.origins` finds them, one at a
+  time, and yields a `Skipped` for what it leaves out.
 - A `Ledger` remembers what was sent. `ingest` and `aingest` compare, send and record, and return a
   `Report`. `IngestionOptions` describes their options; an `Ingestion` holds them, for use in
   several places.
@@ -46,13 +45,6 @@ if TYPE_CHECKING:
     from knowledge_bot.ingest._schema import LedgerError
     from knowledge_bot.ingest._store import State
     from knowledge_bot.ingest._watching import watch_folder
-    from knowledge_bot.ingest.sources._feed import from_feed
-    from knowledge_bot.ingest.sources._lines import from_jsonl, from_urls
-    from knowledge_bot.ingest.sources._loader import from_loader
-    from knowledge_bot.ingest.sources._objects import from_objects
-    from knowledge_bot.ingest.sources._rows import from_rows
-    from knowledge_bot.ingest.sources._site import from_site
-    from knowledge_bot.ingest.sources._sitemap import from_sitemap
 
 require(__name__, "ingest", "defusedxml", "feedparser", "lxml", "pathspec")
 
@@ -66,14 +58,6 @@ _HOMES = {
     "_run": ("Ingestion", "aingest", "ingest"),
     "_store": ("State",),
     "_watching": ("watch_folder",),
-    # Each by itself: feeds, sites and stores bring libraries that a folder does not need.
-    "sources._feed": ("from_feed",),
-    "sources._lines": ("from_jsonl", "from_urls"),
-    "sources._loader": ("from_loader",),
-    "sources._objects": ("from_objects",),
-    "sources._rows": ("from_rows",),
-    "sources._site": ("from_site",),
-    "sources._sitemap": ("from_sitemap",),
 }
 
 __all__ = [
@@ -96,14 +80,6 @@ __all__ = [
     "Text",
     "WebPage",
     "aingest",
-    "from_feed",
-    "from_jsonl",
-    "from_loader",
-    "from_objects",
-    "from_rows",
-    "from_site",
-    "from_sitemap",
-    "from_urls",
     "ingest",
     "watch_folder",
 ]

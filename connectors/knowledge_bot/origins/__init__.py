@@ -22,15 +22,40 @@ from knowledge_bot._lazy import lazy_names
 
 if TYPE_CHECKING:
     from knowledge_bot.origins._folder import Folder
+    from knowledge_bot.origins._lines import JsonLines
+    from knowledge_bot.origins._lists import Feed, Sitemap, Urls
+    from knowledge_bot.origins._loader import Loader
+    from knowledge_bot.origins._objects import Objects
     from knowledge_bot.origins._origin import Memory, Origin
+    from knowledge_bot.origins._rows import Rows, Sql
+    from knowledge_bot.origins._site import Site
 
 require(__name__, "ingest", "defusedxml", "feedparser", "lxml", "pathspec")
 
 _HOMES = {
     "_folder": ("Folder",),
+    "_lines": ("JsonLines",),
+    "_lists": ("Feed", "Sitemap", "Urls"),
+    "_loader": ("Loader",),
+    "_objects": ("Objects",),
     "_origin": ("Memory", "Origin"),
+    "_rows": ("Rows", "Sql"),
+    "_site": ("Site",),
 }
 
-__all__ = ["Folder", "Memory", "Origin"]
+__all__ = [
+    "Feed",
+    "Folder",
+    "JsonLines",
+    "Loader",
+    "Memory",
+    "Objects",
+    "Origin",
+    "Rows",
+    "Site",
+    "Sitemap",
+    "Sql",
+    "Urls",
+]
 
 __getattr__, __dir__ = lazy_names(__name__, _HOMES)

@@ -1,8 +1,9 @@
 """What an origin is, and how the arguments of one are checked."""
 
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 from urllib.parse import urlsplit
 
@@ -87,17 +88,45 @@ class Origin:
         return "missing"
 
     def rendered(self, render: Callable[[Any], Any]) -> Self:
-        """Return the same origin with its `template_fields` rendered, and checked again."""
-        fields = {each: render(getattr(self, each)) for each in self.template_fields}
-        if self.name == self._default_name():
-            fields["name"] = ""
-        return replace(self, **fields)
+        """Return the same origin with its templates rendered, and checked again.
+
+        Those are its `template_fields`, and what another task gives, in whichever field.
+        """
+        given = {each.name: getattr(self, each.name) for each in fields(self)}
+        later = {
+            name: render(value)
+            for name, value in given.items()
+            if name in self.template_fields or (is_template(value) and not isinstance(value, str))
+        }
+        if self.name == self._named_by_place():
+            later["name"] = ""
+        return replace(self, **later)
+
+    def _named_by_place(self) -> str:
+        try:
+            return self._default_name()
+        except ConfigurationError:
+            return ""
 
     def _check(self) -> None:
         """Check the arguments, as far as that is possible without reading anything."""
 
     def _default_name(self) -> str:
         raise ConfigurationError.of("name", "expected a name, which cannot be told from the place")
+
+    def _take_once(self, what: str) -> None:
+        """Note that what can be read only once is read.
+
+        Otherwise a second reading would yield nothing, and all items would seem to be gone.
+
+        Raises:
+            ConfigurationError: it was read before.
+        """
+        if getattr(self, "_is_taken", False):
+            raise ConfigurationError.of(
+                what, "they have been read already, and can be read only once"
+            )
+        self._set(_is_taken=True)
 
     def _set(self, **fields: object) -> None:
         """Set fields while the object is made."""
@@ -123,6 +152,31 @@ def check_flag(name: str, value: object) -> None:
     """
     if not isinstance(value, bool):
         raise ConfigurationError.of(name, f"expected True or False, not {value!r}")
+
+
+def check_number(name: str, value: object, least: float, *, whole: bool = False) -> None:
+    """Check an argument that is a number.
+
+    Raises:
+        ConfigurationError: it is none, or smaller than `least`, or not a `whole` one.
+    """
+    kind = int if whole else int | float
+    fits = isinstance(value, kind) and not isinstance(value, bool)
+    if not fits or not least <= value < math.inf:  # type: ignore[operator] # a number by now
+        raise ConfigurationError.of(name, f"expected {least} or more, not {value!r}")
+
+
+def check_expression(name: str, value: str | None) -> None:
+    """Check a regular expression, or None.
+
+    Raises:
+        ConfigurationError: it is none.
+    """
+    try:
+        re.compile("" if value is None else value)
+    except (re.error, TypeError, RecursionError, OverflowError) as error:
+        problem = f"{value!r} is not a regular expression: {error}"
+        raise ConfigurationError.of(name, problem) from None
 
 
 def patterns_of(name: str, given: Any, *kinds: type) -> Any:
@@ -155,3 +209,21 @@ def with_patterns(place: str, patterns: Iterable[str]) -> str:
     """Return the default name of a place: with other patterns it is another origin."""
     several = " ".join(sorted(patterns))
     return f"{place} [{several}]" if several else place
+
+
+def holds_login(url: str) -> bool:
+    """Return whether an address has a user name or a password before its host."""
+    return "@" in url.partition("://")[2].partition("/")[0].partition("?")[0].partition("#")[0]
+
+
+def skipped_address(address: str, place: str) -> "Skipped | None":
+    """Return a `Skipped` for an address that cannot be a page's; None for one that can."""
+    from knowledge_bot.ingest._listings import Skipped
+
+    shown = address[:500]
+    if holds_login(address):
+        reason = f"{place}: it holds a login, which is never stored; use the headers of a Site"
+        return Skipped(f"…@{shown.rpartition('@')[2]}", reason, invalid=True, partial=True)
+    if not is_web_address(address):
+        return Skipped(shown, f"{place}: it is not a web address", invalid=True)
+    return None

@@ -17,6 +17,7 @@ from airflow_knowledge_bot.operators import (
     KnowledgeBotUploadSourceOperator,
 )
 from airflow_knowledge_bot.sensors import KnowledgeBotAnswerSensor, KnowledgeBotPingSensor
+from knowledge_bot.origins import Folder, Sql
 
 AT_ONCE = {"retries": 2, "retry_delay": timedelta(0)}
 
@@ -55,7 +56,7 @@ with DAG("killed_and_resend", schedule=None, default_args=AT_ONCE):
 with DAG("ingests_slowly", schedule=None):
     KnowledgeBotIngestOperator(
         task_id="ingest",
-        items=[{"name": f"slow {number}", "content": "At nine."} for number in range(400)],
+        origin=[{"name": f"slow {number}", "content": "At nine."} for number in range(400)],
         collections="col_slow",
         ledger_conn_id="ledger",
         concurrency=2,
@@ -64,7 +65,7 @@ with DAG("ingests_slowly", schedule=None):
 with DAG("ingests_and_is_killed", schedule=None, default_args=AT_ONCE):
     KnowledgeBotIngestOperator(
         task_id="ingest",
-        items=[{"name": f"cut {number}", "content": "At nine."} for number in range(60)],
+        origin=[{"name": f"cut {number}", "content": "At nine."} for number in range(60)],
         collections="col_1",
         ledger_conn_id="ledger",
         concurrency=2,
@@ -117,7 +118,7 @@ for moment in ("before", "after"):
     with killed("ingest"):
         KnowledgeBotIngestOperator(
             task_id="task",
-            items=[{"name": f"killed_ingest_{moment}", "content": "At nine."}],
+            origin=[{"name": f"killed_ingest_{moment}", "content": "At nine."}],
             **INGESTED,
         )
 
@@ -132,15 +133,19 @@ for moment in ("before", "after"):
     with killed("rows"):
         KnowledgeBotIngestOperator(
             task_id="task",
-            sql=f"SELECT 'killed_rows_{moment}' AS id, 'At eleven.' AS body",
-            sql_conn_id="ledger",
-            source_options={"key": "id", "text": "body"},
+            origin=Sql(
+                f"SELECT 'killed_rows_{moment}' AS id, 'At eleven.' AS body",
+                conn_id="ledger",
+                key="id",
+                text="body",
+                name="rows",
+            ),
             **INGESTED,
         )
 
     with killed("folder"):
         KnowledgeBotIngestOperator(
-            task_id="task", folder=f"{os.environ.get('AIRFLOW_HOME')}/{moment}", **INGESTED
+            task_id="task", origin=Folder(f"{os.environ.get('AIRFLOW_HOME')}/{moment}"), **INGESTED
         )
 
     asking = {"bot_id": "bot_guide", "questions": [{"ask": "{{ dag.dag_id }}?", "matches": "."}]}
@@ -154,8 +159,7 @@ for moment in ("before", "after"):
 with DAG("nights", schedule=None, default_args=AT_ONCE):
     KnowledgeBotIngestOperator(
         task_id="feed",
-        folder="{{ dag_run.conf['folder'] }}",
-        origin="nights",
+        origin=Folder("{{ dag_run.conf['folder'] }}", name="nights"),
         prune="{{ dag_run.conf['prune'] }}",
         wait_ready="{{ dag_run.conf['wait_ready'] }}",
         **INGESTED | {"collections": "col_nights"},

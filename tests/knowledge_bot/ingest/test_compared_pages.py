@@ -9,10 +9,12 @@ from knowledge_bot.ingest import (
     Ledger,
     Skipped,
     WebPage,
-    from_feed,
-    from_site,
-    from_sitemap,
-    from_urls,
+)
+from knowledge_bot.origins import (
+    Feed,
+    Site,
+    Sitemap,
+    Urls,
 )
 from knowledge_bot.testing import no_waiting
 from page_server import answer, redirect, serving
@@ -52,13 +54,13 @@ def listed(kind: str, site: TrapSite, *paths: str):
     """Publish a list of pages; return what makes its items."""
     urls = [site.root + path for path in paths]
     if kind == "urls":
-        return lambda **how: from_urls(urls, **FAST, **how)
+        return lambda **how: Urls(urls, **FAST, **how)
     if kind == "sitemap":
         body = "".join(f"<url><loc>{url}</loc></url>" for url in urls)
-        body, find = f"<urlset>{body}</urlset>", from_sitemap
+        body, find = f"<urlset>{body}</urlset>", Sitemap
     else:
         body = "".join(f"<item><title>Page</title><link>{url}</link></item>" for url in urls)
-        body, find = f'<rss version="2.0"><channel>{body}</channel></rss>', from_feed
+        body, find = f'<rss version="2.0"><channel>{body}</channel></rss>', Feed
     site.responses["/list.xml"] = Response(body.encode(), kind="text/xml")
     return lambda **how: find(f"{site.root}/list.xml", **FAST, **how)
 
@@ -75,7 +77,7 @@ def read(site: TrapSite) -> dict[str, int]:
 
 def test_the_ledger_lets_a_site_answer_that_nothing_changed(run, ledger, site):
     def night(**options):
-        report = run(from_site(f"{site.root}/", sitemaps=False, **FAST), ledger=ledger, **options)
+        report = run(Site(f"{site.root}/", sitemaps=False, **FAST), ledger=ledger, **options)
         return report, {path: status for path, status in read(site).items() if "robots" not in path}
 
     report, answers = night(dry_run=True)
@@ -178,7 +180,7 @@ def test_a_host_that_does_not_answer_is_left_alone_and_the_others_are_read(site)
     with socket.create_server(("127.0.0.1", 0)) as unused:
         dead = f"http://127.0.0.1:{unused.getsockname()[1]}"
     urls = [f"{dead}/{number}" for number in range(15)]
-    items = list(from_urls([*urls, f"{site.root}/a"], compare="content", **FAST))
+    items = list(Urls([*urls, f"{site.root}/a"], compare="content", **FAST).items())
     shown = [item.reason for item in items[:-1]]
     assert all("could not be reached" in reason for reason in shown[:10])
     assert all("it was not read" in reason for reason in shown[10:])
@@ -186,7 +188,7 @@ def test_a_host_that_does_not_answer_is_left_alone_and_the_others_are_read(site)
 
 
 def test_a_large_document_is_sent_without_a_version(site, monkeypatch):
-    monkeypatch.setattr("knowledge_bot.ingest.sources._comparing._LARGEST", 1000)
+    monkeypatch.setattr("knowledge_bot.origins._lists._LARGEST", 1000)
     site.page("/a", text="x" * 2000)
     site.responses["/manual.pdf"].body = b"%PDF" + b"x" * 2000
     paths = ("/a", "/manual.pdf", "/b")
@@ -240,8 +242,8 @@ def test_another_way_to_find_the_same_pages_sends_none_again(send, ledger, site)
     dated.body = dated.body.replace(b"</url>", b"<lastmod>2026-01-02</lastmod></url>")
     for _ in range(2):
         for pages in (
-            from_site(f"{site.root}/", sitemaps=False, **FAST),
-            from_sitemap(f"{site.root}/list.xml"),
+            Site(f"{site.root}/", sitemaps=False, **FAST),
+            Sitemap(f"{site.root}/list.xml"),
         ):
             report = send(pages, ledger=ledger)
             assert report.created + report.unchanged == 3
@@ -305,11 +307,11 @@ def test_a_public_list_leads_to_no_private_page(public):
         inside = web.url("/inside")
         web.answers["/s.xml"] = answer(sitemap_of(inside, web.url("/a", "public.example")))
         start = web.url("/s.xml", "public.example")
-        refused, page = from_sitemap(start, compare="content", **FAST)
+        refused, page = Sitemap(start, compare="content", **FAST).items()
         assert isinstance(refused, Skipped)
         assert isinstance(page, WebPage)
         assert "127.0.0.1" not in public
-        allowed = from_sitemap(start, compare="content", allow_private=True, **FAST)
+        allowed = Sitemap(start, compare="content", allow_private=True, **FAST)
         assert [type(item) for item in allowed] == [WebPage, WebPage]
 
 
@@ -317,17 +319,19 @@ def test_a_public_sitemap_is_not_redirected_into_a_network(public):
     with serving() as web:
         web.answers["/s.xml"] = redirect(web.url("/inside.xml"))
         web.answers["/inside.xml"] = answer(sitemap_of("https://h.example/"))
-        (shown,) = from_sitemap(web.url("/s.xml", "public.example"))
+        (shown,) = Sitemap(web.url("/s.xml", "public.example")).items()
         assert isinstance(shown, Skipped)
-        assert len(list(from_sitemap(web.url("/s.xml", "public.example"), allow_private=True))) == 1
-        assert len(list(from_sitemap(web.url("/s.xml")))) == 1  # private from the beginning
+        assert (
+            len(list(Sitemap(web.url("/s.xml", "public.example"), allow_private=True).items())) == 1
+        )
+        assert len(list(Sitemap(web.url("/s.xml")).items())) == 1  # private from the beginning
 
 
 def test_a_list_of_one_s_own_may_name_private_pages_that_public_ones_may_not_lead_to(public):
     with serving() as web:
         web.answers["/to-inside"] = redirect(web.url("/inside"))
         urls = [web.url("/to-inside", "public.example"), web.url("/inside")]
-        refused, page = from_urls(urls, compare="content", **FAST)
+        refused, page = Urls(urls, compare="content", **FAST).items()
         assert isinstance(refused, Skipped)
         assert isinstance(page, WebPage)
 
@@ -343,33 +347,33 @@ def test_pages_without_a_version_are_counted_and_named_once(run, service, ledger
         caplog.clear()
         return [each for each in found if "have no version" in each]
 
-    assert run(from_urls(pages[:3]), ledger=ledger).unversioned == 3
+    assert run(Urls(pages[:3]), ledger=ledger).unversioned == 3
     (shown,) = warnings()
     assert ", ".join(pages[:3]) + ". " in shown
     assert "compare='content'" in shown
-    report = run(from_urls(pages[:3]), ledger=ledger)
+    report = run(Urls(pages[:3]), ledger=ledger)
     assert (report.unversioned, report.unchanged, warnings()) == (3, 3, [])
-    report = run(from_urls(pages), ledger=ledger, origin="list")
+    report = run(Urls(pages), ledger=ledger, origin="list")
     assert report.unversioned == 12
     (shown,) = warnings()
     assert pages[3] in shown
     assert pages[0] + "," not in shown
-    report = run(from_urls(pages), ledger=ledger, origin="list")  # compared by the row, unread
+    report = run(Urls(pages), ledger=ledger, origin="list")  # compared by the row, unread
     assert (report.unversioned, report.unchanged) == (12, 12)
     service.judge = lambda name, times: answer_of_service(422, {"errors": ["no"]})
     for shown in (1, 0):
-        assert run(from_urls(["https://h.example/refused"]), ledger=ledger).refused == 1
+        assert run(Urls(["https://h.example/refused"]), ledger=ledger).refused == 1
         assert len(warnings()) == shown
     service.judge = lambda name, times: None
     versioned = WebPage(name="n", url="https://h.example/v", version="1")
     assert run([versioned], ledger=ledger).unversioned == 0
 
 
-@pytest.mark.parametrize("find", [from_urls, from_sitemap, from_feed])
+@pytest.mark.parametrize("find", [Urls, Sitemap, Feed])
 @pytest.mark.parametrize("how", [{"compare": "etag"}, {"rate": 0}, {"rate": "fast"}], ids=str)
 def test_an_option_that_cannot_be_used_is_reported_at_once(find, how):
     with refused(*how):
-        find("https://h.example/list" if find is not from_urls else [], **how)
+        find("https://h.example/list" if find is not Urls else [], **how)
 
 
 @pytest.mark.parametrize(

@@ -14,13 +14,15 @@ from knowledge_bot.ingest import (
     Ledger,
     Skipped,
     Text,
-    from_jsonl,
-    from_loader,
-    from_rows,
-    from_site,
-    from_sitemap,
-    from_urls,
     ingest,
+)
+from knowledge_bot.origins import (
+    JsonLines,
+    Loader,
+    Rows,
+    Site,
+    Sitemap,
+    Urls,
 )
 from scripted_server import answer, reset
 from trap_site import Response, TrapSite, serving_traps
@@ -102,7 +104,7 @@ def test_items_without_an_origin_are_never_gone(send, ledger):
     assert gone(ledger) == []
 
 
-@pytest.mark.parametrize("find", [from_jsonl, from_sitemap])
+@pytest.mark.parametrize("find", [JsonLines, Sitemap])
 def test_a_file_of_items_is_an_origin_of_its_own(send, ledger, tmp_path, find):
     path = written(tmp_path, find, 4)
     assert send(find(str(path)), ledger=ledger).created == 4
@@ -110,7 +112,7 @@ def test_a_file_of_items_is_an_origin_of_its_own(send, ledger, tmp_path, find):
     assert send(find(str(path)), ledger=ledger).gone == 1
 
 
-@pytest.mark.parametrize("find", [from_jsonl, from_sitemap])
+@pytest.mark.parametrize("find", [JsonLines, Sitemap])
 def test_nothing_is_gone_that_stands_behind_what_cannot_be_read(ingested, ledger, tmp_path, find):
     path = written(tmp_path, find, 4)
     assert ingested(find(str(path))).created == 4
@@ -129,7 +131,7 @@ def three_pages(site: TrapSite) -> None:
 
 def test_a_site_is_an_origin_and_a_page_without_links_to_it_is_gone(send, ledger):
     with serving_traps(filling=three_pages) as site:
-        pages = from_site(f"{site.root}/", rate=1000)
+        pages = Site(f"{site.root}/", rate=1000)
         assert send(pages, ledger=ledger).created == 3
         assert send(pages, ledger=ledger).unchanged == 3
         site.page("/", "/a")
@@ -142,7 +144,7 @@ def test_a_site_is_an_origin_and_a_page_without_links_to_it_is_gone(send, ledger
 @pytest.mark.parametrize(("path", "failure"), [("/b", 500), ("/b", 403), ("/", 500)])
 def test_nothing_of_a_site_is_gone_that_stands_behind_a_failure(send, ledger, path, failure):
     with serving_traps(filling=three_pages) as site:
-        pages = from_site(f"{site.root}/", rate=1000)
+        pages = Site(f"{site.root}/", rate=1000)
         assert send(pages, ledger=ledger).created == 3
         site.responses[path].status = failure
         assert send(pages, ledger=ledger).gone == 0
@@ -156,7 +158,7 @@ def test_what_never_could_be_read_hides_nothing(send, ledger, status):
     with serving_traps(filling=three_pages) as site:
         site.page("/", "/a", "/b", "/admin")
         site.responses["/admin"] = Response(b"No", status)
-        pages = from_site(f"{site.root}/", rate=1000)
+        pages = Site(f"{site.root}/", rate=1000)
         assert send(pages, ledger=ledger).created == 3
         site.page("/", "/a", "/admin")
         report = send(pages, ledger=ledger)
@@ -169,7 +171,7 @@ def test_what_a_page_linked_to_is_not_gone_while_that_page_cannot_be_read(send, 
         site.page("/a", "/behind", *(f"/more/{number}" for number in range(4)))
         for path in ("/behind", *(f"/more/{number}" for number in range(4))):
             site.page(path)
-        pages = from_site(f"{site.root}/", rate=1000)
+        pages = Site(f"{site.root}/", rate=1000)
         assert send(pages, ledger=ledger).created == 8
         for status in (403, 500):
             site.responses["/a"].status = status
@@ -195,7 +197,7 @@ def test_a_sitemap_hides_pages_only_if_it_once_had_some(send, ledger):
         there = f"Sitemap: {site.root}/none.xml\nSitemap: {site.root}/pages.xml\n"
         site.responses["/robots.txt"] = Response(there.encode(), kind="text/plain")
         site.responses["/pages.xml"] = named("/alone")
-        pages = from_site(f"{site.root}/", rate=1000)
+        pages = Site(f"{site.root}/", rate=1000)
         assert send(pages, ledger=ledger).created == 4
         site.page("/", "/a")
         assert send(pages, ledger=ledger).gone == 1  # although there is no none.xml
@@ -209,7 +211,7 @@ def written(folder, find, count: int):
     """Write a file of so many pages, as the reader of it takes them."""
     pages = [f"https://h.example/{number}" for number in range(count)]
     path = folder / "pages"
-    if find is from_jsonl:
+    if find is JsonLines:
         path.write_text("".join(f'{{"url": "{page}"}}\n' for page in pages))
     else:
         urls = "".join(f"<url><loc>{page}</loc></url>" for page in pages)
@@ -411,7 +413,7 @@ def table(*numbers: int, word: str = "row"):
 
 def test_two_tables_with_the_same_keys_are_two_by_their_origins(send, ledger):
     def night(origin, *numbers):
-        rows = from_rows(table(*numbers, word=origin), key="id", text="body", origin=origin)
+        rows = Rows(table(*numbers, word=origin), key="id", text="body", name=origin)
         report = send(rows, ledger=ledger)
         return report.created, report.unchanged, report.superseded, report.gone
 
@@ -436,7 +438,7 @@ def test_two_loaders_with_the_same_sources_are_two_by_their_origins(send, ledger
 
     for counts in ((1, 0), (0, 1), (0, 1)):
         for space in ("hr", "it"):
-            wiki = from_loader(Wiki(f"Welcome to {space}."), origin=space)
+            wiki = Loader(Wiki(f"Welcome to {space}."), name=space)
             report = send(wiki, ledger=ledger)
             assert (report.created, report.unchanged) == counts
     assert {entry.key for entry in ledger.entries()} == {"hr/Home", "it/Home"}
@@ -444,7 +446,7 @@ def test_two_loaders_with_the_same_sources_are_two_by_their_origins(send, ledger
 
 def test_the_origin_of_the_run_is_the_one_that_counts(send, ledger):
     for given in (None, "other"):
-        rows = from_rows(table(1), key="id", text="body", origin=given)
+        rows = Rows(table(1), key="id", text="body", name=given)
         send(rows, ledger=ledger, origin="articles")
     (entry,) = ledger.entries()
     assert (entry.key, entry.origin) == ("articles/1", "articles")
@@ -458,10 +460,10 @@ def test_what_may_be_taken_again_is_and_nothing_is_gone(send, ledger, tmp_path):
     (tmp_path / "items.jsonl").write_text('{"name": "a", "content": "b"}\n')
     for number, found in enumerate(
         (
-            from_urls(tmp_path / "urls.txt"),
-            from_urls(["https://h.example/c"]),
-            from_jsonl(tmp_path / "items.jsonl"),
-            from_sitemap(str(written(tmp_path, from_sitemap, 4))),
+            Urls(tmp_path / "urls.txt"),
+            Urls(["https://h.example/c"]),
+            JsonLines(tmp_path / "items.jsonl"),
+            Sitemap(str(written(tmp_path, Sitemap, 4))),
         )
     ):
         first = send(found, ledger=ledger, origin=f"place {number}")
@@ -473,9 +475,9 @@ def test_what_may_be_taken_again_is_and_nothing_is_gone(send, ledger, tmp_path):
 
 def test_what_can_be_taken_only_once_says_so(send):
     for found, what in (
-        (from_rows(iter(table(1, 2)), key="id", text="body", origin="rows"), "rows"),
-        (from_urls(iter(["https://h.example/a"])), "lines"),
-        (from_loader(iter([SimpleNamespace(page_content="x")])), "documents"),
+        (Rows(iter(table(1, 2)), key="id", text="body", name="rows"), "rows"),
+        (Urls(iter(["https://h.example/a"])), "lines"),
+        (Loader(iter([SimpleNamespace(page_content="x")])), "documents"),
     ):
         assert send(found).created >= 1
         with pytest.raises(ConfigurationError, match=f"^{what}: "):
@@ -484,7 +486,7 @@ def test_what_can_be_taken_only_once_says_so(send):
 
 def test_a_run_that_did_not_see_everything_says_why_nothing_is_gone(send, ledger):
     def night(*rows):
-        return send(from_rows(rows, key="id", text="body", origin="t"), ledger=ledger)
+        return send(Rows(rows, key="id", text="body", name="t"), ledger=ledger)
 
     night(*table(1, 2))
     report = night(*table(1), {"id": [2], "body": "x"})

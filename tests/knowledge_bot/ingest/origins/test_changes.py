@@ -1,93 +1,67 @@
-"""What counts as a change of a page, and what changes by itself."""
+"""What counts as a change of a page, and what does not count."""
 
-import itertools
-from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knowledge_bot.ingest.sources._changes import alike, as_noise, differences, digest_of, hashed
-from knowledge_bot.ingest.sources._pages import Remembered
+from knowledge_bot.origins._changes import alike, counting, digest_of, hashed, places_of, without
 
 TEXT = ("Tools are lent for fourteen days.", "Whoever is late pays one euro.", "We close at six.")
-
-
-def read(*blocks: str) -> Remembered:
-    """A page as one reading finds it."""
-    return Remembered(
-        "plain", version=digest_of(blocks), text=digest_of(blocks), blocks=hashed(blocks)
-    )
-
-
-def nights(*readings: tuple[str, ...]) -> list[bool]:
-    """Return for each night after the first whether the page counts as changed."""
-    known, found = read(*readings[0]), []
-    for blocks in readings[1:]:
-        before, known = known, Remembered.unpacked(known.followed_by(read(*blocks)).packed())
-        found.append(known.version != before.version)
-    return found
-
-
-def with_noise(line: str, *numbers: object) -> list[tuple[str, ...]]:
-    return [(TEXT[0], line.format(number), *TEXT[1:]) for number in numbers]
-
-
-def test_words_that_change_by_themselves_count_twice_and_numbers_once():
-    quotes = with_noise("Today: {}", "all is well", "the sun", "a bird", "an egg", "tea", "rain")
-    assert nights(*quotes) == [True, True, False, False, False]
-    degrees = with_noise("It is {} degrees outside.", *range(6))
-    assert nights(*degrees) == [True, False, False, False, False]
+NIGHT = datetime(2026, 11, 27, 1, 30, 20, tzinfo=UTC)
+NEXT = datetime(2026, 11, 28, 2, 45, 10, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
-    "line",
+    ("one", "other", "same"),
     [
-        "Page generated at 12:0{}:11.",
-        "Last edited {} minutes ago by Mia.",
-        "{}10 people have read this.",
-        "Zuletzt aktualisiert am {}.11.2026",
+        ("Page generated at 12:07:11.", "Page generated at 12:09:33.", True),
+        ("Last edited 5 minutes ago by Mia.", "Last edited 9 minutes ago by Mia.", True),
+        ("Last edited 5 minutes ago by Mia.", "Last edited 5 minutes ago by Ada.", False),
+        ("410 people have read this.", "512 people have read this.", True),
+        ("Zuletzt aktualisiert am 1.11.2026", "Zuletzt aktualisiert am 2.11.2026", True),
+        ("It is 2026-11-27.", "It is 2026-11-28.", True),
+        ("Freitag, 27. November 2026", "Freitag, 28. November 2026", True),
+        ("27.11.2026", "28.11.2026", True),
+        ("November 27, 2026", "November 28, 2026", True),
+        ("11/27/2026", "11/28/2026", True),
+        ("le 27 novembre 2026", "le 28 novembre 2026", True),
+        ("27 de noviembre de 2026", "28 de noviembre de 2026", True),
+        ("The market is on 4 December 2026.", "The market is on 5 December 2026.", False),
+        ("It is 1:30 am.", "It is 2:44 am.", True),
+        ("01:29", "02:46", True),
+        ("The desk opens at 9:00.", "The desk opens at 9:30.", False),
+        ("The water has 16 degrees.", "The water has 17 degrees.", False),
+        ("The dish of the day is lentil soup.", "The dish of the day is pea curry.", False),
+        ("Week 2026-99-99", "Week 2026-99-98", False),
+        ("The ratio is 25:99.", "The ratio is 26:99.", False),
     ],
 )
-def test_a_number_in_what_a_page_says_of_itself_never_counts(line):
-    assert nights(*with_noise(line, *range(4))) == [False, False, False]
+def test_only_the_present_time_and_what_a_page_says_of_itself_do_not_count(one, other, same):
+    first, second = (counting([TEXT[0], one], NIGHT), counting([TEXT[0], other], NEXT))
+    assert (digest_of(first) == digest_of(second)) is same
 
 
-def test_a_sentence_that_changes_beside_noise_counts_and_so_does_a_new_one():
-    clock = "It is {} degrees outside."
-    known = [*with_noise(clock, *range(4))]
-    head, line, *rest = with_noise(clock, 5)[0]
-    late = (head, line, "Whoever is late pays two euros.", rest[1])
-    more = (head, clock.format(6), "We also lend ladders.", *rest)
-    assert nights(*known, late) == [True, False, False, True]
-    assert nights(*known, more) == [True, False, False, True]
-    moved = (rest[0], line, head, rest[1])
-    assert nights(*known, moved)[-1]
+def test_what_differs_between_two_readings_at_once_does_not_count_and_all_else_does():
+    one, two = ((TEXT[0], f"Advert: {what}", *TEXT[1:]) for what in ("tea", "cars"))
+    places = places_of(one, two)
+    assert without(one, places) == without(two, places) == list(TEXT)
+    more = (TEXT[0], "Advert: tea", "We also lend ladders.", *TEXT[1:])
+    assert without(more, places) == list(more)
+    late = (TEXT[0], "Advert: tea", "Late is late.", TEXT[2])
+    assert without(late, places) != list(TEXT)
+    assert places_of(one, (TEXT[1], "Advert: cars", TEXT[0], TEXT[2])) == []  # moved
+    begin, end = (("Advert: tea", *TEXT, "No 1"), ("Advert: cars", *TEXT, "No 2"))
+    assert without(begin, places_of(begin, end)) == list(TEXT)
 
 
-def test_noise_that_stays_the_same_for_a_week_counts_again():
-    price = "A drill costs {} euros a day."
-    changing = with_noise(price, 5, 6, 7, 8)
-    assert nights(*changing) == [True, False, False]
-    week = with_noise(price, *[8] * 7)
-    assert nights(*changing, *week) == [True, False, False, *[False] * 6, True]
-    # From then on it is a sentence like any other.
-    assert nights(*changing, *week, *with_noise(price, 8, 9))[-2:] == [False, True]
-
-
-def test_what_differs_between_two_readings_at_once_is_noise_from_then_on():
-    one, two, three = (read(*blocks) for blocks in with_noise("Advert: {}", "tea", "cars", "soap"))
-    noise = as_noise(differences(two.blocks, three.blocks, (one.blocks,)) or {})
-    known = replace(one, places=noise).followed_by(two)
-    assert known.version == one.version
-    changed = read(TEXT[0], "Advert: tea", "Late is late.", TEXT[2])
-    assert known.followed_by(changed).version == changed.version
-
-
-def test_a_page_of_very_many_blocks_is_compared_as_a_whole():
-    many = [f"Line {number}." for number in range(2001)]
-    assert hashed(many) == ()
-    assert nights(tuple(many), tuple(many), (*many[:-1], "Another.")) == [False, True]
+def test_a_page_of_which_most_changes_by_itself_is_sent():
+    one, two = (
+        [line for number in range(40) for line in (f"Line {number}.", f"{what} {number}")]
+        for what in ("tea", "cars")
+    )
+    assert places_of(one, two) == []
 
 
 def test_a_page_is_alike_where_nearly_all_of_it_stands():
@@ -97,16 +71,7 @@ def test_a_page_is_alike_where_nearly_all_of_it_stands():
     assert not alike((), whole)
 
 
-@given(
-    st.lists(st.lists(st.sampled_from("abcdef1"), max_size=6).map(tuple), min_size=2, max_size=30)
-)
-def test_the_service_has_what_stands_on_a_page_that_came_to_rest(readings):
-    """However a page changed: once it is left alone, what was sent is what it says."""
-    known = read(*readings[0])
-    sent = known.blocks
-    for blocks in itertools.chain(readings, itertools.repeat(readings[-1], 8)):
-        now = read(*blocks)
-        before, known = known, known.followed_by(now)
-        if known.version != before.version:
-            sent = now.blocks
-    assert sent == hashed(readings[-1])
+@given(*[st.lists(st.sampled_from("abcdef"), max_size=9) for _ in range(2)])
+def test_what_is_left_of_two_readings_at_once_is_the_same_or_nothing_is_left_out(one, two):
+    places = places_of(one, two)
+    assert not places or without(one, places) == without(two, places)

@@ -2,7 +2,13 @@
 
 import pytest
 
-from knowledge_bot.ingest import Skipped, WebPage, from_feed
+from knowledge_bot.ingest import (
+    Skipped,
+    WebPage,
+)
+from knowledge_bot.origins import (
+    Feed,
+)
 from page_server import answer
 
 RSS = b"""<?xml version="1.0"?><rss version="2.0"><channel><title>News</title>
@@ -17,7 +23,7 @@ ATOM = b"""<feed xmlns="http://www.w3.org/2005/Atom"><title>News</title>
 
 def test_an_rss_feed_yields_its_pages_with_a_version(web):
     web.answers["/rss"] = answer(RSS)
-    one, without_link, three = from_feed(web.url("/rss"))
+    one, without_link, three = Feed(web.url("/rss")).items()
     assert one == WebPage(
         name="One & only", url="https://h.example/1", version="Mon, 05 Jan 2026 10:00:00 GMT"
     )
@@ -28,14 +34,14 @@ def test_an_rss_feed_yields_its_pages_with_a_version(web):
 
 def test_an_atom_feed_yields_its_pages_with_absolute_addresses(web):
     web.answers["/atom"] = answer(ATOM)
-    (page,) = from_feed(web.url("/atom"))
+    (page,) = Feed(web.url("/atom")).items()
     assert page == WebPage(name="A", url=web.url("/a"), version="2026-01-05T10:00:00Z")
 
 
 def test_a_feed_that_is_not_well_formed_is_read_all_the_same(tmp_path):
     path = tmp_path / "feed.xml"
     path.write_bytes(RSS.replace(b"&amp;", b"&"))
-    assert sum(isinstance(item, WebPage) for item in from_feed(str(path))) == 2
+    assert sum(isinstance(item, WebPage) for item in Feed(str(path)).items()) == 2
 
 
 @pytest.mark.parametrize(
@@ -49,11 +55,11 @@ def test_a_feed_that_is_not_well_formed_is_read_all_the_same(tmp_path):
 )
 def test_what_is_no_feed_is_reported(web, body, said):
     web.answers["/feed"] = answer(body)
-    (item,) = from_feed(web.url("/feed"))
+    (item,) = Feed(web.url("/feed")).items()
     assert isinstance(item, Skipped)
     assert said in item.reason
 
 
 def test_a_feed_is_not_read_before_it_is_needed(web):
-    from_feed(web.url("/feed"))
+    Feed(web.url("/feed"))
     assert web.requests == []

@@ -5,7 +5,16 @@ import io
 import pytest
 
 from knowledge_bot import ConfigurationError
-from knowledge_bot.ingest import File, Skipped, Text, WebPage, from_jsonl, from_urls
+from knowledge_bot.ingest import (
+    File,
+    Skipped,
+    Text,
+    WebPage,
+)
+from knowledge_bot.origins import (
+    JsonLines,
+    Urls,
+)
 
 LINES = [
     '{"name": "a", "content": "text", "key": "k1"}',
@@ -19,7 +28,7 @@ LINES = [
 def test_each_line_is_the_item_that_its_fields_say(tmp_path):
     path = tmp_path / "items.jsonl"
     path.write_text("\ufeff" + "\n".join(LINES), encoding="utf-8")
-    text, page, file, other = from_jsonl(path)
+    text, page, file, other = JsonLines(path).items()
     assert text == Text(name="a", content="text", key="k1")
     assert page == WebPage(name="https://h.example/", url="https://h.example/", version="2")
     assert file == File(path=tmp_path / "files/b.txt", collections=["col_2"])
@@ -43,7 +52,7 @@ def test_each_line_is_the_item_that_its_fields_say(tmp_path):
 )
 def test_a_line_that_is_no_item_is_named_and_the_rest_is_read(line, said):
     before = ['{"name": "a", "content": "x"}'] * 6
-    *good, last, after = from_jsonl([*before, line, before[0]])
+    *good, last, after = JsonLines([*before, line, before[0]]).items()
     assert all(isinstance(item, Text) for item in [*good, after])
     assert isinstance(last, Skipped)
     assert last.name == "the list, line 7"
@@ -53,7 +62,7 @@ def test_a_line_that_is_no_item_is_named_and_the_rest_is_read(line, said):
 
 def test_an_error_does_not_quote_a_secret():
     line = '{"name": "a", "url": "https://h", "headers": {"Authorization": "s3cret\\n"}}'
-    (item,) = from_jsonl([line])
+    (item,) = JsonLines([line]).items()
     assert isinstance(item, Skipped)
     assert "s3cret" not in item.reason
     assert "Authorization" in item.reason
@@ -62,40 +71,40 @@ def test_an_error_does_not_quote_a_secret():
 def test_standard_input_and_open_files_are_read(monkeypatch):
     content = b'{"name": "a", "content": "text"}\n'
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
-    assert list(from_jsonl("-")) == list(from_jsonl(io.BytesIO(content)))
+    assert list(JsonLines("-").items()) == list(JsonLines(io.BytesIO(content)).items())
 
 
 def test_a_line_without_end_is_not_read_into_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr("knowledge_bot.ingest.sources._lines._LONGEST_LINE", 100)
+    monkeypatch.setattr("knowledge_bot.origins._lines._LONGEST_LINE", 100)
     path = tmp_path / "items.jsonl"
     path.write_text('{"name": "a", "content": "' + "x" * 200 + '"}\n')
-    assert all(isinstance(item, Skipped) for item in from_jsonl(path))
+    assert all(isinstance(item, Skipped) for item in JsonLines(path).items())
 
 
 def test_addresses_are_pages(tmp_path):
     path = tmp_path / "urls.txt"
     path.write_text("# ours\nhttps://h.example/a\n\n  https://h.example/b  \nh.example\nhttp://[\n")
-    one, two, three, four = from_urls(path)
+    one, two, three, four = Urls(path).items()
     assert one == WebPage(name="https://h.example/a", url="https://h.example/a")
     assert two.url == "https://h.example/b"
     assert (three.name, three.invalid) == ("h.example", True)
     assert four.invalid
-    assert list(from_urls(["https://h.example/a"])) == [one]
+    assert list(Urls(["https://h.example/a"]).items()) == [one]
 
 
 def test_an_address_with_a_login_is_refused_and_the_login_is_not_shown(tmp_path):
     path = tmp_path / "urls.txt"
     path.write_text("https://me:s3cret@h.example/a\nhttps://h.example/b?mail=me@h.example\n")
-    refused, page = from_urls(path)
+    refused, page = Urls(path).items()
     assert (refused.name, refused.invalid) == ("…@h.example/a", True)
     assert "s3cret" not in repr(refused)
     assert page.url == "https://h.example/b?mail=me@h.example"
-    (item,) = from_jsonl(['{"url": "https://me:s3cret@h.example/a", "name": "n"}'])
+    (item,) = JsonLines(['{"url": "https://me:s3cret@h.example/a", "name": "n"}']).items()
     assert "url: " in item.reason
     assert "s3cret" not in repr(item)
 
 
-@pytest.mark.parametrize("read", [from_jsonl, from_urls])
+@pytest.mark.parametrize("read", [JsonLines, Urls])
 @pytest.mark.parametrize("wrong", [5, None])
 def test_what_holds_no_lines_is_reported_at_once(read, wrong):
     with pytest.raises(ConfigurationError):
@@ -104,4 +113,4 @@ def test_what_holds_no_lines_is_reported_at_once(read, wrong):
 
 def test_an_address_in_place_of_a_file_of_them_is_reported():
     with pytest.raises(ConfigurationError):
-        from_urls("https://h.example/")
+        Urls("https://h.example/")

@@ -4,7 +4,13 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from knowledge_bot.ingest import File, Skipped, from_loader
+from knowledge_bot.ingest import (
+    File,
+    Skipped,
+)
+from knowledge_bot.origins import (
+    Loader,
+)
 from refusals import refused
 
 
@@ -26,7 +32,7 @@ class Node:
     id_: str = "0a6b63a4-6a6a-4f5e-8d4e-0f9c2b1a7c11"  # such as it makes up anew each time
 
 
-class Loader:
+class Several:
     def __init__(self, *documents):
         self.documents = documents
 
@@ -59,7 +65,7 @@ def keys(items):
 )
 def test_a_document_is_known_by_the_same_key_each_time(documents, expected):
     for _ in range(2):
-        assert keys(from_loader(Loader(*documents))) == expected
+        assert keys(Loader(Several(*documents)).items()) == expected
 
 
 def test_a_document_is_named_by_its_title_its_file_its_source_or_its_first_line():
@@ -70,14 +76,15 @@ def test_a_document_is_named_by_its_title_its_file_its_source_or_its_first_line(
         Document("One line.\nAnother."),
         Document(""),
     ]
-    assert [item.name for item in from_loader(documents)] == [
+    assert [item.name for item in Loader(documents, name="docs").items()] == [
         "Hours", "a.md", "b.html", "One line.", "(no name)",
     ]  # fmt: skip
-    (item,) = from_loader(
+    (item,) = Loader(
         [Document("a", {"number": 3})],
-        name=lambda each: f"number {each.metadata['number']}",
+        name="docs",
+        title=lambda each: f"number {each.metadata['number']}",
         key=lambda each: str(each.metadata["number"]),
-    )
+    ).items()
     assert (item.name, item.key) == ("number 3", "3")
 
 
@@ -107,7 +114,7 @@ class OnlyAloadData:
 
 @pytest.mark.parametrize("kind", [OnlyAsync, OnlyLoad, OnlyLoadData, OnlyAloadData])
 def test_a_loader_is_known_by_its_methods(kind):
-    assert keys(from_loader(kind())) == ["guide.pdf", "guide.pdf (2)"]
+    assert keys(Loader(kind()).items()) == ["guide.pdf", "guide.pdf (2)"]
 
 
 def test_documents_are_taken_one_at_a_time():
@@ -119,7 +126,7 @@ def test_documents_are_taken_one_at_a_time():
                 taken.append(page)
                 yield page
 
-    items = iter(from_loader(Lazy()))
+    items = iter(Loader(Lazy()).items())
     next(items)
     assert len(taken) == 1
 
@@ -134,22 +141,28 @@ class Breaking:
 
 
 def test_of_a_loader_that_raises_at_the_seventh_the_six_before_are_sent(send, ledger):
-    assert send(from_loader(Loader(*PAGES), origin="guide"), ledger=ledger).created == 7
-    report = send(from_loader(Breaking(), origin="guide"), ledger=ledger)
+    assert send(Loader(Several(*PAGES), name="guide"), ledger=ledger).created == 7
+    report = send(Loader(Breaking(), name="guide"), ledger=ledger)
     assert (report.unchanged, report.invalid, report.gone) == (6, 1, 0)
     (said,) = report.failures
     assert said.name == "Breaking"
     assert said.error == "the loader ends after 6 documents: ConnectionError: the wiki is away"
 
 
-def test_what_a_loader_finds_no_longer_is_gone_where_it_has_an_origin(send, ledger):
-    for origin, gone in ((None, 0), ("guide", 0), ("guide", 2)):
+def test_what_a_loader_finds_no_longer_is_gone(send, ledger):
+    for name, gone in (("Several", 0), ("guide", 0), ("guide", 2), ("", 2)):
         pages = PAGES[:5] if gone else PAGES
-        assert send(from_loader(Loader(*pages), origin=origin), ledger=ledger).gone == gone
+        assert send(Loader(Several(*pages), name=name), ledger=ledger).gone == gone
+
+
+def test_documents_need_a_name_and_a_loader_has_its_class_s():
+    assert Loader(Several()).name == "Several"
+    with refused("name"):
+        Loader([])
 
 
 def test_what_is_no_document_is_named_and_the_rest_is_done():
-    one, wrong, other = from_loader([PAGES[0], {"page_content": "x"}, PAGES[1]])
+    one, wrong, other = Loader([PAGES[0], {"title": "x"}, PAGES[1]], name="docs").items()
     assert [one.key, other.key] == ["guide.pdf", "guide.pdf (2)"]
     assert isinstance(wrong, Skipped)
     assert (wrong.name, wrong.invalid, wrong.partial) == ("the documents, document 2", True, True)
@@ -158,7 +171,7 @@ def test_what_is_no_document_is_named_and_the_rest_is_done():
 @pytest.mark.parametrize("loader", [3, "text", {"a": 1}, None, object()])
 def test_what_is_no_loader_is_reported_at_once(loader):
     with refused("loader"):
-        from_loader(loader)
+        Loader(loader)
 
 
 # Readers that list what they have -----------------------------------------------------------------
@@ -187,7 +200,7 @@ def test_of_a_reader_with_resources_only_what_changed_is_loaded(send, service, l
 
     def run():
         wiki.loaded.clear()
-        report = send(from_loader(wiki, origin="wiki"), ledger=ledger)
+        report = send(Loader(wiki, name="wiki"), ledger=ledger)
         return report, set(wiki.loaded)
 
     assert run()[0].created == 5
@@ -220,7 +233,7 @@ def test_a_resource_has_a_version_if_its_information_shows_a_change(info, change
                 raise info
             return info
 
-    for item in from_loader(Reader()):
+    for item in Loader(Reader()).items():
         assert isinstance(item, File)
         assert (item.version is not None) is changes
 
@@ -232,6 +245,6 @@ def test_a_resource_that_cannot_be_loaded_is_named_and_the_rest_is_done(send, le
                 raise RuntimeError("no right to read it")
             return super().load_resource(resource)
 
-    report = send(from_loader(Reader(), origin="wiki"), ledger=ledger)
+    report = send(Loader(Reader(), name="wiki"), ledger=ledger)
     assert (report.created, report.invalid) == (4, 1)
     assert "no right to read it" in report.failures[0].error

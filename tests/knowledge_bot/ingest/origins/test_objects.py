@@ -18,9 +18,9 @@ from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
 from knowledge_bot import ConfigurationError
-from knowledge_bot.ingest import File, Skipped, from_objects
-from knowledge_bot.ingest.sources import _objects as objects
-from knowledge_bot.ingest.sources._objects import objects_in
+from knowledge_bot.ingest import File, Skipped
+from knowledge_bot.origins import Objects
+from knowledge_bot.origins import _objects as objects
 
 DOCUMENTS = {
     f"docs/{name}": name.encode() for name in ("a.md", "b.txt", "guide/c.md", "guide/deep/d.md")
@@ -91,7 +91,7 @@ def store(request):
 
 
 def found(address, **options):
-    return [item.name for item in from_objects(address, **options) if isinstance(item, File)]
+    return [item.name for item in Objects(address, **options).items() if isinstance(item, File)]
 
 
 @pytest.mark.parametrize(
@@ -124,30 +124,63 @@ def test_hidden_names_are_left_out_unless_they_are_asked_for(store):
         store.write(f"docs/{name}", b"not for everybody")
     address = f"{store.address}/docs"
     assert sorted(found(address)) == ["a.md", "b.txt", "guide/c.md", "guide/deep/d.md"]
-    skipped = {item.name for item in from_objects(address) if isinstance(item, Skipped)}
+    skipped = {item.name for item in Objects(address).items() if isinstance(item, Skipped)}
     assert {".secret", "guide/.draft.md", "guide/~$c.docx"} < skipped
     assert {".secret", ".git/config", "guide/.draft.md"} <= set(found(address, hidden=True))
     assert found(f"{address}/**/.*.md") == ["guide/.draft.md"]
     assert found(f"{address}/.git") == ["config"]
 
 
-def test_an_object_is_known_by_its_address_or_by_the_origin_that_it_is_given(store):
+def test_an_object_is_known_by_its_path_below_the_address(store):
     address = f"{store.address}/docs"
-    (item,) = from_objects(f"{address}/*.txt")
-    assert (item.key, item.path) == (f"{address}/b.txt", f"{address}/b.txt")
-    (named,) = from_objects(f"{address}/*.txt", origin="handbook")
-    assert (named.key, named.version) == ("handbook/b.txt", item.version)
-    assert from_objects(f"{address}/*.txt").origin == f"{address}/*.txt"
-    assert from_objects(address).origin == address
-    (single,) = from_objects(f"{address}/b.txt")
-    assert (single.name, single.key) == ("b.txt", f"{address}/b.txt")
-    (single,) = from_objects(f"{address}/b.txt", origin="handbook")
-    assert (single.name, single.key) == ("b.txt", "handbook/b.txt")
+    for pattern in ("*.txt", "b.txt"):
+        (item,) = Objects(f"{address}/{pattern}").items()
+        assert (item.name, item.key, item.path) == ("b.txt", "b.txt", f"{address}/b.txt")
+
+
+@pytest.mark.parametrize(
+    ("address", "options", "name"),
+    [
+        ("s3://bucket/docs/", {}, "s3://bucket/docs"),
+        ("s3://bucket/docs/*.txt", {}, "s3://bucket/docs/*.txt"),
+        ("ftp://clerk:s3cret@h/docs", {"password": "s3cret"}, "ftp://h/docs"),
+        ("sftp://h/docs", {"port": 22, "username": "reader"}, "sftp://h/docs [port=22]"),
+        ("zip://", {"fo": "/a/../hr.zip"}, "zip:// [fo=/hr.zip]"),
+        ("abfs://docs", {"account_name": "hr"}, "abfs://docs [account_name=hr]"),
+        (
+            "abfs://docs",
+            {"connection_string": "AccountName=hr;AccountKey=s3cret;"},
+            "abfs://docs [AccountName=hr]",
+        ),
+        ("github://docs", {"org": "x", "repo": "hr"}, "github://docs [org=x repo=hr]"),
+        (
+            "s3://documents",
+            {"key": "s3cret", "client_kwargs": {"endpoint_url": "http://u:s3cret@minio:9000"}},
+            "s3://documents [endpoint_url=http://minio:9000]",
+        ),
+        ("s3://bucket", {"anon": True, "default_block_size": 5}, "s3://bucket"),
+    ],
+)
+def test_an_origin_is_named_by_its_place_and_store_and_by_no_secret(address, options, name):
+    assert Objects(address, storage_options=options).name == name
+    assert "s3cret" not in repr(Objects(address, storage_options=options))
+
+
+@pytest.mark.parametrize(
+    ("variable", "address", "name"),
+    [
+        ("AWS_ENDPOINT_URL", "s3://docs", "s3://docs [http://minio:9000]"),
+        ("AWS_ENDPOINT_URL", "memory://docs", "memory://docs"),
+    ],
+)
+def test_a_store_that_the_environment_names_is_another_origin(monkeypatch, variable, address, name):
+    monkeypatch.setenv(variable, "http://minio:9000")
+    assert Objects(address).name == name
 
 
 def test_only_what_changed_is_opened_and_what_vanished_is_gone(store, send, service, ledger):
     def run():
-        return send(from_objects(f"{store.address}/docs/**"), ledger=ledger)
+        return send(Objects(f"{store.address}/docs/**"), ledger=ledger)
 
     assert run().created == 4
     assert store.seen() == set(DOCUMENTS)
@@ -169,18 +202,18 @@ def test_an_object_that_was_written_just_now_is_read_again(memory, send, ledger,
     def run(content):
         memory.write("docs/a.md", content)
         MemoryFileSystem.store["/bucket/docs/a.md"].created = now  # at the same tick of its clock
-        return send(from_objects(f"{memory.address}/docs/**"), ledger=ledger)
+        return send(Objects(f"{memory.address}/docs/**"), ledger=ledger)
 
     assert run(b"one").created == 1
     assert run(b"two").superseded == 1
 
 
 def test_an_emptied_object_is_named_without_being_opened_and_is_not_gone(store, send, ledger):
-    send(from_objects(f"{store.address}/docs/**"), ledger=ledger)
+    send(Objects(f"{store.address}/docs/**"), ledger=ledger)
     store.seen()
     store.write("docs/a.md", b"")
     store.opened.clear()
-    report = send(from_objects(f"{store.address}/docs/**"), ledger=ledger)
+    report = send(Objects(f"{store.address}/docs/**"), ledger=ledger)
     assert (report.invalid, report.gone, store.seen()) == (1, 0, set())
     assert "is empty; the service still has" in report.failures[0].error
 
@@ -197,10 +230,10 @@ def test_an_object_that_changed_since_it_was_listed_is_named_and_the_rest_is_don
     store, send, service, ledger
 ):
     class Changing:
-        origin = None
+        name = Objects(f"{store.address}/docs/**").name
 
-        def __iter__(self):
-            items = list(from_objects(f"{store.address}/docs/**"))
+        def items(self, memory):
+            items = list(Objects(f"{store.address}/docs/**").items())
             store.write("docs/a.md", b"what took its place")
             store.remove("docs/b.txt")
             yield from items
@@ -208,12 +241,12 @@ def test_an_object_that_changed_since_it_was_listed_is_named_and_the_rest_is_don
     report = send(Changing(), ledger=ledger)
     assert (report.created, report.invalid) == (2, 2)
     assert {one.name for one in report.failures} == {"a.md", "b.txt"}
-    assert send(from_objects(f"{store.address}/docs/**"), ledger=ledger).created == 1
+    assert send(Objects(f"{store.address}/docs/**"), ledger=ledger).created == 1
 
 
 def test_the_last_bytes_of_an_object_that_changes_while_it_is_read_are_withheld(store):
     store.write("docs/long.md", b"0123456789")
-    (item,) = from_objects(f"{store.address}/docs/long.md")
+    (item,) = Objects(f"{store.address}/docs/long.md").items()
     assert opened(item) == b"0123456789"
     with item.open() as stream:
         assert stream.read(4) == b"0123"
@@ -228,7 +261,7 @@ def test_a_folder_that_cannot_be_listed_is_named_and_nothing_is_gone(
 ):
     for name, content in DOCUMENTS.items():
         local.write(name, content)
-    send(from_objects(f"{local.address}/docs/**"), ledger=ledger)
+    send(Objects(f"{local.address}/docs/**"), ledger=ledger)
     plain = LocalFileSystem.ls
 
     def failing(self, path, **options):
@@ -237,7 +270,7 @@ def test_a_folder_that_cannot_be_listed_is_named_and_nothing_is_gone(
         return plain(self, path, **options)
 
     monkeypatch.setattr(LocalFileSystem, "ls", failing)
-    report = send(from_objects(f"{local.address}/docs/**"), ledger=ledger)
+    report = send(Objects(f"{local.address}/docs/**"), ledger=ledger)
     assert (report.unchanged, report.invalid, report.gone) == (2, 1, 0)
     (said,) = report.failures
     assert said.name == f"{local.address}/docs/guide"
@@ -246,7 +279,7 @@ def test_a_folder_that_cannot_be_listed_is_named_and_nothing_is_gone(
 
 @pytest.mark.parametrize("address", ["memory://nowhere/**", "file:///nowhere/at/all"])
 def test_a_place_that_is_not_there_is_named_and_nothing_is_gone(address):
-    (said,) = from_objects(address)
+    (said,) = Objects(address).items()
     assert (said.invalid, said.partial) == (True, True)
 
 
@@ -255,7 +288,7 @@ def test_links_of_a_store_are_not_followed(local, tmp_path):
     (tmp_path / "secret.txt").write_text("secret")
     (tmp_path / "bucket/docs/leak.md").symlink_to("../../secret.txt")
     (tmp_path / "bucket/docs/loop").symlink_to(tmp_path / "bucket")
-    item, *left_out = from_objects(f"{local.address}/**")
+    item, *left_out = Objects(f"{local.address}/**").items()
     assert item.name == "docs/a.md"
     assert [one.name for one in left_out] == ["docs/leak.md", "docs/loop"]
     assert all(isinstance(one, Skipped) for one in left_out)
@@ -265,44 +298,49 @@ def test_links_of_a_store_are_not_followed(local, tmp_path):
     ("address", "said"),
     [
         ("handbook", "for a folder use Folder"),
-        ("https://h.example/docs/", "for pages use from_urls"),
+        ("https://h.example/docs/", "for pages use Urls"),
         ("simplecache::s3://bucket/docs", "expected an address"),
         ("memory://a::b", "chained"),
         ("memory://bucket/a?signature=s3cret", "storage_options"),
         ("memory://bucket/[z-a].md", "cannot be used: bad character range"),
-        ("nonsense://bucket", "Protocol not known: nonsense"),
         (3, "expected a string, not int"),
     ],
 )
 def test_an_address_that_cannot_be_used_is_reported_at_once(address, said):
     with pytest.raises(ConfigurationError, match=said) as caught:
-        from_objects(address)
+        Objects(address)
     assert "s3cret" not in str(caught.value)
 
 
-def test_a_package_that_is_missing_for_a_protocol_is_a_sentence(monkeypatch):
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("gs://bucket/docs", r"gs://bucket/docs cannot be reached: .*gcsfs"),
+        ("nonsense://bucket", "Protocol not known: nonsense"),
+    ],
+)
+def test_a_protocol_that_cannot_be_used_here_is_a_sentence(monkeypatch, address, said):
     monkeypatch.setitem(sys.modules, "gcsfs", None)
-    with pytest.raises(ConfigurationError, match=r"gs://bucket/docs cannot be reached: .*gcsfs"):
-        from_objects("gs://bucket/docs")
+    with pytest.raises(ConfigurationError, match=said):
+        next(Objects(address).items())
 
 
 def test_credentials_are_neither_in_keys_nor_in_errors(memory, send, ledger):
     memory.write("docs/a.md", b"a")
-    place = from_objects("ftp://clerk:s3cr%65t@127.0.0.1:9/docs/*", storage_options={})
-    (said,) = place
+    place = Objects("ftp://clerk:s3cr%65t@127.0.0.1:9/docs/*", storage_options={})
+    (said,) = place.items()
     assert "Connection refused" in said.reason
-    for text in (repr(place), place.origin, place.prefix, repr(said)):
+    for text in (repr(place), place.name, repr(said)):
         assert "s3cr" not in text
         assert "clerk" not in text
-    assert place.origin == "ftp://127.0.0.1:9/docs/*"
 
     class Telling(MemoryFileSystem):
         def _open(self, path, **options):
             raise RuntimeError("denied for the key AKIA12345 in https://AKIA12345@h")
 
-    hide = objects._Hiding(objects._secrets({"key": "AKIA12345", "endpoint_url": "https://h"}))
-    store = Telling(skip_instance_cache=True)
-    items = objects_in(lambda: (store, "/bucket/docs"), "memory://bucket/docs", "", hide=hide)
+    store, options = Telling(skip_instance_cache=True), {"key": "AKIA12345", "fo": "https://h"}
+    connect = lambda: (store, "/bucket/docs")  # noqa: E731
+    items = Objects("memory://bucket/docs", storage_options=options, connect=connect)
     (failure,) = send(items, ledger=ledger).failures
     assert "denied for the key *** in https://***@h" in failure.error
     assert b"AKIA12345" not in ledger.database.file.read_bytes()
@@ -344,7 +382,7 @@ def version_of(listed):
             return {"/bucket/a.txt": {"name": "/bucket/a.txt", "type": "file", **listed}}
 
     store = Listing(skip_instance_cache=True)
-    (item,) = objects_in(lambda: (store, "/bucket"), "memory://bucket", "")
+    (item,) = Objects("memory://bucket", connect=lambda: (store, "/bucket")).items()
     return item.version
 
 
@@ -391,7 +429,7 @@ def test_of_ten_thousand_objects_in_s3_the_three_that_changed_are_opened(s3, sen
 
     def run():
         requests.clear()
-        items = from_objects("s3://bucket/docs/**", storage_options=options)
+        items = Objects("s3://bucket/docs/**", storage_options=options)
         return send(items, ledger=ledger, concurrency=16)
 
     assert run().created == number
@@ -415,7 +453,7 @@ def test_of_ten_thousand_objects_in_s3_the_three_that_changed_are_opened(s3, sen
 def test_an_object_of_s3_that_changed_since_it_was_listed_is_named(s3, send, ledger):
     storage, options, _ = s3
     fill(storage, 3)
-    items = list(from_objects("s3://bucket/docs", storage_options=options))
+    items = list(Objects("s3://bucket/docs", storage_options=options).items())
     storage.pipe("bucket/docs/0/0.txt", b"another")
     storage.rm("bucket/docs/1/1.txt")
     report = send(items, ledger=ledger)
@@ -423,12 +461,12 @@ def test_an_object_of_s3_that_changed_since_it_was_listed_is_named(s3, send, led
     assert said.keys() == {"0/0.txt", "1/1.txt"}
     assert report.created == 1
     assert not any("AKIA12345" in text or "s3cret" in text for text in said.values())
-    (single,) = from_objects("s3://bucket/docs/2/2.txt", storage_options=options)
+    (single,) = Objects("s3://bucket/docs/2/2.txt", storage_options=options).items()
     assert opened(single) == b"2"
     storage.pipe("bucket/docs/2/2.txt", b"3")
     with pytest.raises(OSError, match="changed"):
         opened(single)
-    (denied,) = from_objects("s3://nowhere/docs", storage_options=options)
+    (denied,) = Objects("s3://nowhere/docs", storage_options=options).items()
     assert denied.partial
 
 
@@ -491,7 +529,7 @@ def test_of_an_sftp_server_only_what_changed_is_opened(sftp, send, ledger):
 
     def run():
         opened.clear()
-        items = from_objects(f"{address}/docs/**", storage_options={"known_hosts": None})
+        items = Objects(f"{address}/docs/**", storage_options={"known_hosts": None})
         return send(items, ledger=ledger)
 
     assert run().created == 200

@@ -1,13 +1,14 @@
 """A page's links and directives, its version, and its address."""
 
 import time
+from dataclasses import replace
 
 import pytest
 
-from knowledge_bot.ingest.sources import _html as html
-from knowledge_bot.ingest.sources._addresses import cleaned
-from knowledge_bot.ingest.sources._changes import digest_of
-from knowledge_bot.ingest.sources._pages import Remembered, _asked_by_header, _canonical_by_header
+from knowledge_bot.origins import _html as html
+from knowledge_bot.origins._addresses import cleaned
+from knowledge_bot.origins._changes import digest_of
+from knowledge_bot.origins._pages import Known, _asked_by_header, _canonical_by_header
 from knowledge_bot_web.fetching import WebResponse
 
 URL = "https://h.example/a/b"
@@ -151,14 +152,36 @@ def test_a_canonical_address_may_stand_in_a_header(value, expected):
     assert _canonical_by_header(WebResponse(URL, 200, (("link", value),)), URL) == expected
 
 
-def test_what_is_remembered_comes_back_from_its_bytes():
-    known = Remembered(
-        "plain", '"e"', None, "plain:1", ("https://h.example/ä",), None, noindex=True
-    )
-    assert Remembered.unpacked(known.packed()) == known
-    for broken in (b"", b"x", known.packed()[:-5]):
-        with pytest.raises(ValueError, match="remembered"):
-            Remembered.unpacked(broken)
+def test_what_is_remembered_comes_back_from_a_version_that_stays_short():
+    place = ("12345678", "87654321", 3)
+    known = Known("d", "c", "t", "Fri", '"e"', read_at=5, changes=2, lies=True, places=(place,))
+    assert Known.of(known.version) == known
+    much = replace(known, etag="ä" * 200, places=(place,) * 90)
+    assert len(much.version.encode()) <= 2000
+    assert Known.of(much.version) == replace(known, etag=None, places=())
+    for day in ("2026-01-02", "7", '"x"', "[1, 2]", "{}"):
+        assert Known.of(day) == Known(digest=day, modified=day)
+
+
+def known(content=None, modified=None, **more) -> Known:
+    return Known(content or modified, content, content, modified, **more)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "compare", "digest"),
+    [
+        (known("a"), known("a", "Fri"), "content", "a"),
+        (known("a", "Thu"), known("b", "Thu"), "content", "b"),
+        (known("a", "Thu"), known("b", "Thu"), "lastmod", "a"),  # what nobody looks at
+        (known("a", "Thu"), known("a", "Fri"), "lastmod", "Fri"),
+        (known("a", "Thu"), known("a", "Fri"), "content", "a"),
+        (known(None, "Thu"), known("b", "Fri"), "content", "Thu"),  # it was never read
+        (known("a"), known("a", "Fri"), "lastmod", "a"),
+        (Known.of("2026-01-02"), known("b"), "content", "2026-01-02"),
+    ],
+)
+def test_only_what_is_compared_and_was_known_is_a_change(before, now, compare, digest):
+    assert before.followed_by(now, compare).digest == digest
 
 
 @pytest.mark.parametrize(

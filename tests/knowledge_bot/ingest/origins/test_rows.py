@@ -5,12 +5,18 @@ from collections import namedtuple
 
 import pytest
 
-from knowledge_bot.ingest import Skipped, Text, from_rows
+from knowledge_bot.ingest import (
+    Skipped,
+    Text,
+)
+from knowledge_bot.origins import (
+    Rows,
+)
 from refusals import refused
 
 ROWS = [(1, "Hours", "The desk opens at nine.", "t1"), (2, "Lending", "Three weeks.", "t1")]
 COLUMNS = ("id", "title", "body", "changed")
-BY_NAME = {"key": "id", "text": "body", "name": "title", "version": "changed"}
+BY_NAME = {"key": "id", "text": "body", "title": "title", "version": "changed", "name": "rows"}
 
 Named = namedtuple("Named", COLUMNS)
 
@@ -63,18 +69,19 @@ KINDS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_rows_of_every_kind_are_texts(database, kind):
-    assert list(from_rows(KINDS[kind](database), **BY_NAME)) == [
+    assert list(Rows(KINDS[kind](database), **BY_NAME).items()) == [
         Text(key="1", name="Hours", content="The desk opens at nine.", version="t1"),
         Text(key="2", name="Lending", content="Three weeks.", version="t1"),
     ]
 
 
 def test_columns_may_be_functions_of_the_row():
-    (text,) = from_rows(
+    (text,) = Rows(
         [{"shop": "north", "id": 7, "body": b"caf\xc3\xa9"}],
         key=lambda row: f"{row['shop']}/{row['id']}",
         text="body",
-    )
+        name="rows",
+    ).items()
     assert text == Text(key="north/7", name="north/7", content="café")
 
 
@@ -82,11 +89,11 @@ def test_columns_may_be_functions_of_the_row():
 def test_a_row_with_an_empty_key_is_named_and_the_rest_is_done(send, ledger, key):
     rows = [dict(zip(COLUMNS, row, strict=True)) for row in ROWS]
     rows.insert(1, {"id": key, "title": "None", "body": "x", "changed": ""})
-    report = send(from_rows(rows, **BY_NAME, origin="articles"), ledger=ledger)
+    report = send(Rows(rows, **BY_NAME | {"name": "articles"}), ledger=ledger)
     assert (report.created, report.invalid) == (2, 1)
     assert [one.name for one in report.failures] == ["row 2"]
     del rows[0]
-    assert send(from_rows(rows, **BY_NAME, origin="articles"), ledger=ledger).gone == 1
+    assert send(Rows(rows, **BY_NAME | {"name": "articles"}), ledger=ledger).gone == 1
 
 
 @pytest.mark.parametrize(
@@ -104,7 +111,7 @@ def test_a_row_with_an_empty_key_is_named_and_the_rest_is_done(send, ledger, key
 )
 def test_a_row_that_cannot_be_read_is_named_and_hides_no_more_than_its_key(row, name, said):
     good = {"id": 2, "body": "x"}
-    one, wrong, other = from_rows([good, row, good], key="id", text="body")
+    one, wrong, other = Rows([good, row, good], key="id", text="body", name="rows").items()
     assert one == other
     assert isinstance(wrong, Skipped)
     known = name != "row 2"
@@ -117,7 +124,7 @@ def test_a_row_that_cannot_be_read_is_named_and_hides_no_more_than_its_key(row, 
 def test_beside_a_row_that_cannot_be_read_what_is_gone_is_told(send, ledger):
     def run(*bodies):
         rows = [{"id": f"r{number}", "body": body} for number, body in enumerate(bodies) if body]
-        return send(from_rows(rows, key="id", text="body", origin="articles"), ledger=ledger)
+        return send(Rows(rows, key="id", text="body", name="articles"), ledger=ledger)
 
     assert run("a", "b", "c").created == 3
     report = run(b"\xff", "b", None)
@@ -128,7 +135,7 @@ def test_beside_a_row_that_cannot_be_read_what_is_gone_is_told(send, ledger):
 def test_a_row_whose_text_is_gone_is_named_and_not_gone(database, send, ledger):
     def run():
         rows = database.execute("SELECT * FROM article ORDER BY id")
-        return send(from_rows(rows, key="id", text="body", origin="articles"), ledger=ledger)
+        return send(Rows(rows, key="id", text="body", name="articles"), ledger=ledger)
 
     run()
     database.execute("UPDATE article SET body = NULL WHERE id = 2")
@@ -142,9 +149,9 @@ def test_rows_are_taken_one_at_a_time_and_a_failure_of_the_database_is_reported(
             yield {"id": number, "body": f"text {number}"}
         raise sqlite3.OperationalError("the server closed the connection")
 
-    items = iter(from_rows(rows(), key="id", text="body"))
+    items = iter(Rows(rows(), key="id", text="body", name="rows").items())
     assert next(items).key == "0"
-    report = send(from_rows(rows(), key="id", text="body", origin="table"), ledger=ledger)
+    report = send(Rows(rows(), key="id", text="body", name="table"), ledger=ledger)
     assert (report.created, report.invalid, report.gone) == (6, 1, 0)
     assert "the rows end after 6: the server closed the connection" in report.failures[0].error
 
@@ -154,7 +161,7 @@ def test_a_connection_of_sqlite_that_is_bound_to_its_thread_is_reported_with_the
 ):
     with sqlite3.connect(tmp_path / "shop.db") as connection:
         rows = connection.execute("SELECT 1 AS id, 'x' AS body")
-        report = send(from_rows(rows, key="id", text="body"))
+        report = send(Rows(rows, key="id", text="body", name="rows"))
     assert "check_same_thread=False" in report.failures[0].error
 
 
@@ -163,4 +170,4 @@ def test_a_connection_of_sqlite_that_is_bound_to_its_thread_is_reported_with_the
 )
 def test_what_cannot_be_used_is_reported_at_once(rows, key, argument):
     with refused(argument):
-        from_rows(rows, key=key, text="body")
+        Rows(rows, key=key, text="body", name="rows")

@@ -5,8 +5,14 @@ import socket
 
 import pytest
 
-from knowledge_bot.ingest import Skipped, WebPage, from_sitemap
-from knowledge_bot.ingest.sources import _unpacking as documents
+from knowledge_bot.ingest import (
+    Skipped,
+    WebPage,
+)
+from knowledge_bot.origins import (
+    Sitemap,
+)
+from knowledge_bot.origins import _documents as documents
 from knowledge_bot.testing import no_waiting
 from page_server import answer, redirect
 from refusals import refused
@@ -32,7 +38,7 @@ def test_pages_have_their_address_as_name_and_are_read_past_one_that_is_none(web
     web.answers["/s.xml"] = answer(
         pages("<loc> https://h.example/a </loc>", "<loc>javascript:alert(1)</loc>", "<loc>/b</loc>")
     )
-    one, none, other = from_sitemap(web.url("/s.xml"))
+    one, none, other = Sitemap(web.url("/s.xml")).items()
     assert one == WebPage(name="https://h.example/a", url="https://h.example/a")
     assert isinstance(none, Skipped)
     assert other == WebPage(name=web.url("/b"), url=web.url("/b"))
@@ -43,7 +49,7 @@ def test_a_lastmod_in_another_notation_is_no_change(web):
     web.answers["/s.xml"] = answer(
         pages(*(f"<loc>/{n}</loc><lastmod>{each}</lastmod>" for n, each in enumerate(said)))
     )
-    *alike, other = (page.version for page in from_sitemap(web.url("/s.xml")))
+    *alike, other = (page.version for page in Sitemap(web.url("/s.xml")).items())
     assert set(alike) == {"2026-01-02T00:00:00+00:00"}
     assert other == "yesterday"
 
@@ -54,20 +60,20 @@ def test_nested_and_compressed_sitemaps_are_followed(web):
         gzip.compress(gzip.compress(pages("<loc>/1</loc>"))), "Content-Encoding: gzip"
     )
     web.answers["/b.xml"] = answer(pages("<loc>/2</loc>"))
-    found = [item.url for item in from_sitemap(web.url("/index.xml"))]
+    found = [item.url for item in Sitemap(web.url("/index.xml")).items()]
     assert found == [web.url("/1"), web.url("/2")]
 
 
 def test_a_file_is_read_as_well(tmp_path):
     (tmp_path / "s.xml.gz").write_bytes(gzip.compress(pages("<loc>https://h.example/</loc>")))
-    assert len(list(from_sitemap(str(tmp_path / "s.xml.gz")))) == 1
+    assert len(list(Sitemap(str(tmp_path / "s.xml.gz")).items())) == 1
 
 
 def test_redirects_are_followed_and_no_key_goes_along(web, monkeypatch):
     monkeypatch.setenv("KNOWLEDGE_BOT_API_KEY", "the-key-of-the-service")
     web.answers["/old.xml"] = redirect("/new.xml")
     web.answers["/new.xml"] = answer(pages("<loc>/1</loc>"))
-    assert len(list(from_sitemap(web.url("/old.xml")))) == 1
+    assert len(list(Sitemap(web.url("/old.xml")).items())) == 1
     assert len(web.requests) == 2
     assert not any("the-key-of-the-service" in request for request in web.requests)
 
@@ -91,7 +97,7 @@ BOMB = (
 )
 def test_what_is_no_sitemap_is_reported(web, body, said):
     web.answers["/s.xml"] = answer(body)
-    (last,) = skipped(from_sitemap(web.url("/s.xml")))
+    (last,) = skipped(Sitemap(web.url("/s.xml")).items())
     assert said in last.reason
     assert last.invalid
 
@@ -99,27 +105,27 @@ def test_what_is_no_sitemap_is_reported(web, body, said):
 def test_a_compression_bomb_is_not_unpacked(web, monkeypatch):
     monkeypatch.setattr(documents, "TOO_LARGE", 1024 * 1024)
     web.answers["/s.xml"] = answer(gzip.compress(b"<urlset>" + b" " * 5_000_000 + b"</urlset>"))
-    (last,) = skipped(from_sitemap(web.url("/s.xml")))
+    (last,) = skipped(Sitemap(web.url("/s.xml")).items())
     assert "larger than 1 MiB" in last.reason
 
 
 def test_a_sitemap_that_is_not_there_is_reported(web):
     web.answers["/s.xml"] = answer(b"", status="404 Not Found")
-    (last,) = from_sitemap(web.url("/s.xml"))
+    (last,) = Sitemap(web.url("/s.xml")).items()
     assert "404" in last.reason
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
     with no_waiting():
-        (last,) = from_sitemap(f"http://127.0.0.1:{port}/s.xml")
+        (last,) = Sitemap(f"http://127.0.0.1:{port}/s.xml").items()
     assert (last.invalid, last.partial) == (True, True)
-    for address in ("/nowhere/s.xml", "ftp://h.example/s.xml", ""):
+    for address in ("/nowhere/s.xml", "ftp://h.example/s.xml", "", "https://a:b@h.example/s.xml"):
         with refused("address"):
-            from_sitemap(address)
+            Sitemap(address).items()
 
 
 def test_endless_nesting_ends(web):
     for level in range(9):
         web.answers[f"/{level}"] = answer(index(f"/{level + 1}"))
-    (last,) = from_sitemap(web.url("/0"))
+    (last,) = Sitemap(web.url("/0")).items()
     assert "too deeply" in last.reason
     assert len(web.requests) == 4

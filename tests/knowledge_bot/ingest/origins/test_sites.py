@@ -8,10 +8,19 @@ from urllib.parse import urlsplit
 import pytest
 import trustme
 
-from knowledge_bot.ingest import Skipped, WebPage, from_site
-from knowledge_bot.ingest.sources import _fetching as polite
-from knowledge_bot.ingest.sources import _html as html
-from knowledge_bot.ingest.sources import _site as crawling
+from knowledge_bot.ingest import (
+    Skipped,
+    WebPage,
+)
+from knowledge_bot.origins import (
+    Site,
+)
+from knowledge_bot.origins import _fetching as polite
+from knowledge_bot.origins import _html as html
+from knowledge_bot.origins import _pages as reading
+from knowledge_bot.origins import _site as crawling
+from knowledge_bot.origins._pages import Known
+from knowledge_bot.testing import no_waiting
 from knowledge_bot_web import fetching
 from page_server import answer, redirect, serving
 from refusals import refused
@@ -33,10 +42,25 @@ class Clock:
         self.now += seconds
 
 
-class Memory(dict):
-    """Keeps what is known of pages, as a ledger does."""
+class Memory:
+    """Keeps what is known of pages, as the keeper of a book does."""
 
-    recall, remember = dict.get, dict.__setitem__
+    def __init__(self):
+        self.note, self.versions = None, {}
+
+    def recall(self, key):
+        return self.versions.get(key)
+
+    def entries(self):
+        return list(self.versions.items())
+
+    def of(self, site):
+        """Return what a run finds, and keep it."""
+        found = list(site.items(self))
+        there = {item.name for item in found if getattr(item, "gone", "") == "unread"}
+        self.versions = {key: each for key, each in self.versions.items() if key in there}
+        self.versions |= {item.url: item.version for item in found if isinstance(item, WebPage)}
+        return found
 
 
 @pytest.fixture(autouse=True)
@@ -73,7 +97,7 @@ def reasons(site: TrapSite, items) -> dict[str, str]:
 
 
 def versions(items) -> dict[str, str | None]:
-    return {item.url: item.version for item in items if isinstance(item, WebPage)}
+    return {item.url: item.digest for item in items if isinstance(item, WebPage)}
 
 
 # The site of 500 pages ----------------------------------------------------------------------------
@@ -81,7 +105,7 @@ def versions(items) -> dict[str, str | None]:
 
 def test_of_a_site_full_of_traps_exactly_its_pages_are_sent(clock, plain):
     with serving_traps(clock) as site:
-        items = list(from_site(f"{site.root}/", depth=DEPTH, rate=4))
+        items = list(Site(f"{site.root}/", depth=DEPTH, rate=4).items())
     pages = [item for item in items if isinstance(item, WebPage)]
     assert len(site.sendable) >= 500
     assert sent(site, items) == site.sendable
@@ -129,9 +153,9 @@ def test_a_second_run_over_the_unchanged_site_changes_no_page_and_is_answered_wi
 ):
     memory = Memory()
     with serving_traps(clock) as site:
-        first = versions(from_site(f"{site.root}/").remembering(memory))
+        first = versions(memory.of(Site(f"{site.root}/")))
         asked, site.connections = len(site.requests), 0
-        items = list(from_site(f"{site.root}/").remembering(memory))
+        items = list(memory.of(Site(f"{site.root}/")))
         assert site.connections < 5
         again = site.requests[asked:]
     assert versions(items) == first
@@ -147,12 +171,12 @@ def test_a_second_run_over_the_unchanged_site_changes_no_page_and_is_answered_wi
 @pytest.mark.slow
 def test_a_new_footer_changes_no_page_and_a_new_sentence_one(clock, plain):
     with serving_traps(clock) as site:
-        before = versions(from_site(f"{site.root}/docs/", include="docs/"))
+        before = versions(Site(f"{site.root}/docs/", include="docs/").items())
         site.footer = "Today is Tuesday, and there is a sale."
-        assert versions(from_site(f"{site.root}/docs/", include="docs/")) == before
+        assert versions(Site(f"{site.root}/docs/", include="docs/").items()) == before
         page = site.responses["/docs/3/4.html"]
         page.body = page.body.replace(b"What is to be", b"What was to be")
-        after = versions(from_site(f"{site.root}/docs/", include="docs/"))
+        after = versions(Site(f"{site.root}/docs/", include="docs/").items())
     assert {url for url in after if after[url] != before[url]} == {f"{site.root}/docs/3/4.html"}
 
 
@@ -168,7 +192,7 @@ def test_the_memory_is_bounded_by_the_pages_that_are_read(clock, plain, monkeypa
             + "".join(f"<a href='{path.rstrip('/')}/{n}'>x</a>" for n in range(300)).encode()
         )
         items = []
-        for item in from_site(f"{site.root}/", pages=50, depth=1000):
+        for item in Site(f"{site.root}/", pages=50, depth=1000).items():
             items.append(item)
             (crawl,) = crawls
             most = max(most, len(crawl._waiting))
@@ -186,11 +210,11 @@ def test_a_site_without_end_ends_by_time_and_by_bytes(small, clock, plain):
     small.makers["/"] = lambda path: Response(
         b"<p>%d<a href='%s1'>x</a>" % (len(path), path.encode())
     )
-    *pages, last = from_site(f"{small.root}/", depth=10_000, seconds=30, sitemaps=False)
+    *pages, last = Site(f"{small.root}/", depth=10_000, seconds=30, sitemaps=False).items()
     assert "30 seconds" in last.reason
     assert last.partial
     assert len(pages) == 60  # two a second
-    *pages, last = from_site(f"{small.root}/", depth=10_000, total_bytes=1000, sitemaps=False)
+    *pages, last = Site(f"{small.root}/", depth=10_000, total_bytes=1000, sitemaps=False).items()
     assert "bytes" in last.reason
     assert 20 < len(pages) < 60
 
@@ -202,7 +226,7 @@ def test_the_depth_counts_links(small, plain, depth, expected):
     small.page("/", "/1")
     small.page("/1", "/2")
     small.page("/2", "/3", "/4.html")
-    items = list(from_site(f"{small.root}/", depth=depth))
+    items = list(Site(f"{small.root}/", depth=depth).items())
     assert sorted(sent(small, items)) == expected
     assert not any(item.partial for item in items if isinstance(item, Skipped))
 
@@ -211,9 +235,9 @@ def test_a_crawl_that_reads_all_there_is_does_not_say_that_there_is_more(small, 
     small.page("/", "/1", "/2.zip", "/x" * 1001)
     small.page("/1")
     assert not any(
-        item.partial for item in from_site(f"{small.root}/", pages=2) if not sent(small, [item])
+        item.partial for item in Site(f"{small.root}/", pages=2).items() if not sent(small, [item])
     )
-    shown = reasons(small, from_site(f"{small.root}/"))
+    shown = reasons(small, Site(f"{small.root}/").items())
     assert "/2.zip" in shown
     assert any("2,000" in reason for reason in shown.values())
 
@@ -231,9 +255,9 @@ def test_a_page_of_100_megabytes_is_cut_off_and_named_and_the_rest_is_done(small
     small.responses["/huge"] = Response(b"<a href=/in-huge>x</a>", more=much)
     small.page("/in-huge")
     memory = Memory()
-    items = list(from_site(f"{small.root}/", page_bytes=1_000_000).remembering(memory))
-    assert f"{small.root}/small" in memory
-    assert f"{small.root}/huge" not in memory  # it is read and named again in the next run
+    items = list(memory.of(Site(f"{small.root}/", page_bytes=1_000_000)))
+    assert f"{small.root}/small" in memory.versions
+    assert f"{small.root}/huge" not in memory.versions  # it is read and named again in the next run
     assert sent(small, items) == {"/", "/small", "/in-huge"}
     assert reasons(small, items)["/huge"] == ("it is larger than page_bytes, 1,000,000 bytes")
     assert next(taken) < 400  # what was sent into the closed connection's buffers
@@ -245,7 +269,7 @@ def test_a_page_that_is_nested_too_deep_is_named_and_the_rest_is_done(small, pla
     small.responses["/deep"] = Response(b"<div>" * 3000 + b"<a href=/in-deep>x</a>")
     small.responses["/folded"] = Response(b"<i>" * 1000 + b"<a href=/in-folded>x</a>")
     small.page("/in-folded")
-    items = list(from_site(f"{small.root}/"))
+    items = list(Site(f"{small.root}/").items())
     assert sent(small, items) == {"/", "/other", "/folded", "/in-folded"}
     assert "nested more than 2000 deep" in reasons(small, items)["/deep"]
 
@@ -259,7 +283,7 @@ def test_a_page_that_drips_is_given_up(small, plain, clock):
     small.page("/", "/slow", "/other")
     small.responses["/slow"] = Response(b"", more=drops)
     small.page("/other")
-    items = list(from_site(f"{small.root}/"))
+    items = list(Site(f"{small.root}/").items())
     assert sent(small, items) == {"/", "/other"}
     assert "longer than 120 s" in reasons(small, items)["/slow"]
 
@@ -267,7 +291,7 @@ def test_a_page_that_drips_is_given_up(small, plain, clock):
 def test_a_site_that_stops_to_answer_is_left_alone(small, plain):
     small.page("/", *[f"/n/{number}" for number in range(100)])
     small.makers["/n/"] = lambda path: Response(b"", 503)
-    items = list(from_site(f"{small.root}/", sitemaps=False))
+    items = list(Site(f"{small.root}/", sitemaps=False).items())
     assert sent(small, items) == {"/"}
     assert "10 requests in a row had no answer" in items[-1].reason
     assert items[-1].partial
@@ -295,7 +319,7 @@ def test_a_site_that_stops_to_answer_is_left_alone(small, plain):
 def test_robots_txt_decides_whether_a_site_is_read(small, plain, robots, allowed, shown):
     small.responses["/robots.txt"] = robots
     small.page("/")
-    items = list(from_site(f"{small.root}/"))
+    items = list(Site(f"{small.root}/").items())
     assert sent(small, items) == ({"/"} if allowed else set())
     assert ("/" in small.asked()) is allowed
     assert (
@@ -311,14 +335,14 @@ def test_robots_txt_may_be_five_redirects_away(small, plain, hops, obeyed):
     small.responses[f"/r/{hops}"] = Response(b"User-agent: *\nDisallow: /x")
     small.page("/", "/x")
     small.page("/x")
-    assert sent(small, from_site(f"{small.root}/")) == ({"/"} if obeyed else {"/", "/x"})
+    assert sent(small, Site(f"{small.root}/").items()) == ({"/"} if obeyed else {"/", "/x"})
 
 
 @pytest.mark.parametrize(("asked", "kept"), [(5, 5), (0.1, 0.5), (3600, 30)])
 def test_a_crawl_delay_is_kept_up_to_half_a_minute(small, plain, asked, kept):
     small.responses["/robots.txt"] = Response(f"User-agent: *\nCrawl-delay: {asked}".encode())
     small.page("/", "/1", "/2")
-    list(from_site(f"{small.root}/"))
+    list(Site(f"{small.root}/").items())
     gaps = [after.at - before.at for before, after in itertools.pairwise(small.requests)]
     assert gaps[1:] == [pytest.approx(kept)] * 3
 
@@ -332,7 +356,7 @@ def test_a_start_that_redirects_to_another_host_names_the_site(plain):
         old.answers["/"] = redirect(new.url("/home"))
         new.answers["/home"] = answer(b"<p>x<a href=/a>x</a><a href=%s>x</a>" % old.url().encode())
         new.answers["/sitemap.xml"] = answer(b"", status="404 No")
-        items = list(from_site(old.url(), headers={"Authorization": "secret-1"}))
+        items = list(Site(old.url(), headers={"Authorization": "secret-1"}).items())
         assert sorted(versions(items)) == [new.url("/a"), new.url("/home")]
         assert any("secret-1" in request for request in old.requests)
         assert not any("secret-1" in request for request in new.requests)
@@ -343,8 +367,8 @@ def test_headers_are_for_their_own_host_only(plain):
     with serving() as own, serving() as other:
         own.answers["/robots.txt"] = redirect(other.url("/robots.txt"))
         own.answers["/sitemap.xml"] = answer(b"", status="404 No")
-        site = from_site(own.url(), headers={"X-Key": "secret-1"})
-        (page,) = site
+        site = Site(own.url(), headers={"X-Key": "secret-1"})
+        (page,) = site.items()
         assert "secret-1" not in repr(site) + repr(page)
         assert page.headers[0][1].get_secret_value() == "secret-1"
         assert all("x-key: secret-1" in request.lower() for request in own.requests)
@@ -381,19 +405,19 @@ def test_a_public_start_leads_to_no_private_address(web, names, plain, monkeypat
     names["inside.example"] = ["10.0.0.1"]
     web.answers["/robots.txt"] = redirect(web.url("/robots.txt", "inside.example"))
     start = web.url("/", "public.example")
-    (shown,) = from_site(start)
+    (shown,) = Site(start).items()
     assert "inside.example is at 10.0.0.1, which is not a public address" in shown.reason
     assert connected == ["93.184.216.34"]
     assert len(web.requests) == 1
     web.answers["/robots.txt"] = answer(b"", status="404 No")
     web.answers["/"] = redirect("http://169.254.169.254/latest/meta-data")
-    items = list(from_site(start, sitemaps=False))
+    items = list(Site(start, sitemaps=False).items())
     assert "169.254.169.254 is not a public address; allow_private" in items[0].reason
     assert "169.254.169.254" not in connected
     # The name of a public host that comes to mean another one, as an attack does.
     names["public.example"] = ["93.184.216.34", "127.0.0.1"]
     web.answers["/"] = answer(b"<p>x")
-    (shown,) = from_site(start)
+    (shown,) = Site(start).items()
     assert "public.example is at 127.0.0.1, which is not a public address" in shown.reason
 
 
@@ -401,8 +425,8 @@ def test_a_private_start_or_permission_leads_there(web, names, plain):
     web.answers["/robots.txt"] = answer(b"", status="404 No")
     web.answers["/sitemap.xml"] = answer(b"", status="404 No")
     names["public.example"] = ["93.184.216.34", "127.0.0.1"]
-    assert len(list(from_site(web.url("/", "public.example"), allow_private=True))) == 1
-    assert len(list(from_site(web.url("/", "localhost")))) == 1
+    assert len(list(Site(web.url("/", "public.example"), allow_private=True).items())) == 1
+    assert len(list(Site(web.url("/", "localhost")).items())) == 1
 
 
 def test_a_certificate_that_fails_is_named_without_a_second_try(plain, clock):
@@ -410,7 +434,7 @@ def test_a_certificate_that_fails_is_named_without_a_second_try(plain, clock):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("127.0.0.1").configure_cert(context)
     with serving(context) as server:
-        (shown,) = from_site(f"https://127.0.0.1:{server.port}/")
+        (shown,) = Site(f"https://127.0.0.1:{server.port}/").items()
     assert clock.slept == []
     assert shown.invalid
     assert shown.partial
@@ -427,7 +451,7 @@ def test_a_proxy_of_the_environment_is_used_and_leads_to_no_private_address(
     web.answers[f"{start}robots.txt"] = answer(b"", status="404 No")
     web.answers[f"{start}sitemap.xml"] = redirect("http://10.0.0.1/sitemap.xml")
     web.answers[start] = answer(b"<p>x")
-    (page,) = from_site(start)
+    (page,) = Site(start).items()
     assert page.url == start
     assert not any("10.0.0.1" in request.partition("\r\n")[0] for request in web.requests)
 
@@ -435,7 +459,7 @@ def test_a_proxy_of_the_environment_is_used_and_leads_to_no_private_address(
 def test_a_server_that_is_not_there_is_reported(clock):
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
-    (shown,) = from_site(f"http://127.0.0.1:{port}/")
+    (shown,) = Site(f"http://127.0.0.1:{port}/").items()
     assert shown.partial
     assert clock.slept[0] >= 2  # it was tried again
 
@@ -447,13 +471,12 @@ def test_include_and_exclude_say_what_is_read_and_sent(small, plain):
     small.page("/", "/docs/a.html", "/docs/b.html?v=1", "/docs/old/c.html", "/blog/d.html")
     for path in ("/docs/a.html", "/docs/b.html?v=1", "/docs/old/c.html", "/blog/d.html"):
         small.page(path)
-    site = from_site(f"{small.root}/", include="docs/", exclude=["old/", "*.html?v=*"])
-    assert sent(small, site) == {"/docs/a.html"}
+    site = Site(f"{small.root}/", include="docs/", exclude=["old/", "*.html?v=*"])
+    assert sent(small, site.items()) == {"/docs/a.html"}
     assert "/blog/d.html" not in small.asked()
     assert "/docs/old/c.html" not in small.asked()
-    assert site.origin == f"{small.root}/ [docs/]"
-    assert from_site(f"{small.root}#x").origin == f"{small.root}/"
-    assert site.named("handbook").origin == "handbook"
+    assert site.name == f"{small.root}/ [docs/]"
+    assert Site(f"{small.root}#x").name == f"{small.root}/"
 
 
 def test_lastmod_is_the_sitemap_s_or_the_server_s(small, plain):
@@ -466,7 +489,7 @@ def test_lastmod_is_the_sitemap_s_or_the_server_s(small, plain):
     )
     small.responses["/sitemap.xml"] = Response(f"<urlset>{body}</urlset>".encode(), kind="text/xml")
     small.page("/c")
-    found = versions(from_site(f"{small.root}/", compare="lastmod"))
+    found = versions(Site(f"{small.root}/", compare="lastmod").items())
     assert {url.removeprefix(small.root): version for url, version in found.items()} == {
         "/": "2026-03-01T00:00:00+00:00",
         "/a": "Fri, 02 Jan 2026 00:00:00 GMT",
@@ -485,29 +508,30 @@ def test_an_extractor_that_is_installed_later_changes_no_page(small, monkeypatch
     small.responses["/"] = Response(TRAVEL.encode(), validators=validators)
     with monkeypatch.context() as without:
         without.setattr(html, "_has_trafilatura", lambda: False)
-        (first,) = from_site(f"{small.root}/").remembering(memory)
-    (second,) = from_site(f"{small.root}/").remembering(memory)
-    assert first.version == second.version
+        (first,) = memory.of(Site(f"{small.root}/"))
+    (second,) = memory.of(Site(f"{small.root}/"))
+    assert first.digest == second.digest
     small.responses["/"] = Response(TRAVEL.replace("month", "week").encode())
-    (changed,) = from_site(f"{small.root}/").remembering(memory)
-    assert changed.version != first.version
-    (elsewhere,) = from_site(f"{small.root}/")
-    assert (changed.version[:5], elsewhere.version[:11]) == ("plain", "trafilatura")
+    (changed,) = memory.of(Site(f"{small.root}/"))
+    assert changed.digest != first.digest
+    (elsewhere,) = Site(f"{small.root}/").items()
+    readers = [Known.of(each.version).reader for each in (changed, elsewhere)]
+    assert readers == ["plain", "trafilatura"]
 
 
 def test_an_extractor_that_is_gone_is_missed_and_no_page_counts_as_changed(small, monkeypatch):
     pytest.importorskip("trafilatura")
     memory = Memory()
     small.responses["/"] = Response(TRAVEL.encode())
-    (first,) = from_site(f"{small.root}/").remembering(memory)
-    assert first.version.startswith("trafilatura:")
+    (first,) = memory.of(Site(f"{small.root}/"))
+    assert Known.of(first.version).reader == "trafilatura"
     monkeypatch.setattr(html, "_has_trafilatura", lambda: False)
-    (shown,) = from_site(f"{small.root}/").remembering(memory)
+    (shown,) = memory.of(Site(f"{small.root}/"))
     assert (shown.invalid, shown.partial) == (True, True)
     assert shown.reason.startswith(
         "it was compared with trafilatura before, which is not installed"
     )
-    (dated,) = from_site(f"{small.root}/", compare="lastmod").remembering(memory)
+    (dated,) = memory.of(Site(f"{small.root}/", compare="lastmod"))
     assert isinstance(dated, WebPage)
 
 
@@ -515,9 +539,9 @@ def test_what_a_304_says_of_robots_counts(small, plain):
     memory = Memory()
     small.page("/", "/a")
     small.page("/a")
-    assert len(versions(from_site(f"{small.root}/").remembering(memory))) == 2
+    assert len(versions(memory.of(Site(f"{small.root}/")))) == 2
     small.responses["/"].headers["X-Robots-Tag"] = "none"
-    assert versions(from_site(f"{small.root}/").remembering(memory)) == {}
+    assert versions(memory.of(Site(f"{small.root}/"))) == {}
 
 
 # What a page is -----------------------------------------------------------------------------------
@@ -528,22 +552,22 @@ def test_a_page_keeps_its_place_before_its_copies_whatever_links_come_first(smal
     small.page("/", "/a", "/b")
     small.page("/a", like="/a")
     small.page("/b", like="/a")
-    pages = from_site(f"{small.root}/").remembering(memory)
-    assert sent(small, pages) == {"/", "/a"}
+    site = Site(f"{small.root}/")
+    assert sent(small, memory.of(site)) == {"/", "/a"}
     small.page("/", "/b", "/a", like="/other")
-    assert sent(small, pages) == {"/", "/a"}
+    assert sent(small, memory.of(site)) == {"/", "/a"}
     del small.responses["/a"]
-    assert sent(small, pages) == {"/", "/b"}
+    assert sent(small, memory.of(site)) == {"/", "/b"}
     small.page("/a", like="/a")
     small.page("/b", like="/b")
-    assert sent(small, pages) == {"/", "/a", "/b"}
+    assert sent(small, memory.of(site)) == {"/", "/a", "/b"}
 
 
 def test_two_pages_that_each_call_the_other_one_canonical_are_one(small, plain):
     for path, other in (("/a", "/b"), ("/b", "/a")):
         small.page(path, like="/a", head=f"<link rel=canonical href={other}>")
     small.page("/", "/a", "/b")
-    assert len(sent(small, from_site(f"{small.root}/"))) == 2
+    assert len(sent(small, Site(f"{small.root}/").items())) == 2
 
 
 def test_a_chain_of_copies_ends_and_what_a_copy_links_to_is_found(small, plain):
@@ -555,7 +579,7 @@ def test_a_chain_of_copies_ends_and_what_a_copy_links_to_is_found(small, plain):
         refresh = f"<meta http-equiv=refresh content='0; url=/there/{number}'>Redirecting"
         small.responses[f"/moved/{number}"] = Response(refresh.encode())
         small.page(f"/there/{number}")
-    items = list(from_site(f"{small.root}/", depth=1000))
+    items = list(Site(f"{small.root}/", depth=1000).items())
     assert sent(small, items) == {"/", "/month/1", "/moved/1", "/there/1", "/there/2"}
     assert len(small.asked()) < 20
 
@@ -563,36 +587,101 @@ def test_a_chain_of_copies_ends_and_what_a_copy_links_to_is_found(small, plain):
 def test_an_expression_says_what_does_not_count(small, plain):
     words = itertools.cycle(["an egg", "a bird", "rain"])
     small.makers["/"] = lambda path: Response(f"<p>Open at six.<p>Today: {next(words)}.".encode())
-    pages = from_site(f"{small.root}/", ignore="Today: .*", sitemaps=False)
-    assert versions(pages) == versions(pages)
-    pages = from_site(f"{small.root}/", sitemaps=False)
-    assert versions(pages) != versions(pages)
+    pages = Site(f"{small.root}/", ignore="Today: .*", sitemaps=False)
+    assert versions(pages.items()) == versions(pages.items())
+    pages = Site(f"{small.root}/", sitemaps=False)
+    assert versions(pages.items()) != versions(pages.items())
 
 
-def test_a_page_that_seems_changed_is_read_twice_and_a_clock_is_none(small, plain):
+def test_a_page_that_seems_changed_is_read_twice_and_an_advert_is_no_change_from_then_on(
+    small, plain
+):
     ticks, memory = itertools.count(), Memory()
     small.makers["/"] = lambda path: Response(f"<p>Open at six.<p>Word{next(ticks) * 'x'}".encode())
-    pages = from_site(f"{small.root}/", sitemaps=False).remembering(memory)
-    first = versions(pages)
-    asked = len(small.requests)
-    assert versions(pages) == first
-    assert len(small.requests) - asked == 3  # robots.txt, and the page twice
-    assert versions(pages) == first
-    assert len(small.requests) - asked == 5  # the clock is known
+    site, asked, seen = Site(f"{small.root}/", sitemaps=False), [], []
+    for _ in range(4):
+        seen.append(versions(memory.of(site)))
+        asked.append(len(small.requests))
+    assert seen[0] != seen[1] == seen[2] == seen[3]
+    # robots.txt and the page, which is read twice in the night in which it seems changed.
+    assert [after - before for before, after in itertools.pairwise(asked)] == [3, 2, 2]
 
 
-def test_a_server_that_calls_a_new_page_unchanged_is_believed_for_a_week(small, plain):
-    memory = Memory()
-    pages = from_site(f"{small.root}/", sitemaps=False).remembering(memory)
+def test_a_page_of_the_day_is_sent_each_day(small, plain):
+    dishes, memory = iter(("lentil soup", "trout", "pea curry", "plum cake")), Memory()
+    seen = []
+    for dish in dishes:
+        small.page("/", text=f"The dish of the day is {dish}.", like="/")
+        seen.append(str(versions(memory.of(Site(f"{small.root}/", sitemaps=False)))))
+    assert len(set(seen)) == 4
+
+
+# What a server says without sending the page ------------------------------------------------------
+
+
+@pytest.fixture
+def day(monkeypatch):
+    """Moves the clock on by so many days."""
+    now = [1_800_000_000.0]
+    for module in (reading, crawling):
+        monkeypatch.setattr(module.time, "time", lambda: now[0])
+
+    def moved(days=1.0):
+        now[0] += days * 86_400
+
+    return moved
+
+
+def test_a_server_that_calls_a_new_page_unchanged_is_believed_for_a_week_and_never_again(
+    small, plain, day, caplog
+):
+    memory, site = Memory(), Site(f"{small.root}/", sitemaps=False)
     small.responses["/"] = Response(b"<p>Open at six.", tag='"template"')
-    first = versions(pages)
-    small.responses["/"].body = b"<p>Open at seven."
-    changed = [versions(pages) != first for _ in range(8)]
-    assert changed.count(True) > 0
-    small.responses["/"].body = b"<p>Open at eight."
-    second = versions(pages)
-    everything = from_site(f"{small.root}/", sitemaps=False, reread=True)
-    assert versions(everything.remembering(memory)) != second != first
+    seen = [versions(memory.of(site))]
+    for text in (b"<p>Open at seven.", b"<p>Open at eight."):
+        small.responses["/"].body = text
+        for _ in range(8):
+            day()
+            seen.append(versions(memory.of(site)))
+    assert seen[0] == seen[1] != seen[8] != seen[9]
+    assert "and it is not" in caplog.text
+    small.responses["/"] = Response(b"<p>Open at nine.", tag='"template"')
+    everything = Site(f"{small.root}/", sitemaps=False, reread=True)
+    assert versions(memory.of(everything)) != seen[-1]
+
+
+def test_what_a_quiet_page_links_to_is_found_as_long_as_it_is_there(small, plain, day):
+    memory, site = Memory(), Site(f"{small.root}/", sitemaps=False)
+    small.page("/", "/list")
+    small.page("/list", "/a", "/moved")
+    small.page("/a")
+    small.redirect("/moved", "/b")
+    small.page("/b")
+    every = {"/", "/list", "/a", "/b"}
+    for _ in range(3):
+        assert sent(small, memory.of(site)) == every
+        day()
+    del small.responses["/b"]
+    small.responses["/list"].status = 503
+    with no_waiting():
+        found = memory.of(site)
+    assert sent(small, found) == {"/", "/a"}  # what it linked to is looked for all the same
+    assert {item.name.removeprefix(small.root): item.gone for item in found if item.name[-1] in "tb"
+    } == {"/list": "unread", "/b": "404"}  # fmt: skip
+    small.responses["/list"].status = 200
+    small.page("/list", "/a", "/new")
+    small.page("/new")
+    assert sent(small, memory.of(site)) == {"/", "/list", "/a", "/new"}
+
+
+def test_a_page_that_failed_and_is_not_known_is_looked_for_in_the_next_run(small, plain, day):
+    memory, site = Memory(), Site(f"{small.root}/", sitemaps=False)
+    small.page("/", "/new")
+    small.responses["/new"] = Response(b"", 500)
+    assert sent(small, memory.of(site)) == {"/"}
+    small.page("/new")
+    day()
+    assert sent(small, memory.of(site)) == {"/", "/new"}
 
 
 def test_a_page_that_always_changes_is_named(small, plain, caplog):
@@ -603,7 +692,7 @@ def test_a_page_that_always_changes_is_named(small, plain, caplog):
         body = small.responses["/a"].body
         extra = "".join(f"<p>{n * 'y'}</p>" for n in range(next(words)))
         small.responses["/a"].body = body.replace(b"<ul>", extra.encode())
-        list(from_site(f"{small.root}/").remembering(memory))
+        list(memory.of(Site(f"{small.root}/")))
     (shown,) = (each for each in caplog.messages if "changed in each" in each)
     assert f"{small.root}/a;" in shown
 
@@ -622,11 +711,11 @@ def test_a_page_that_always_changes_is_named(small, plain, caplog):
 )
 def test_an_option_that_cannot_be_used_is_named_at_once(options):
     with refused(*options):
-        from_site(**{"url": "https://h.example/"} | options)
+        Site(**{"url": "https://h.example/"} | options)
 
 
 def test_nothing_is_asked_before_the_first_page_is_wanted_and_each_time_anew(small, plain):
     small.page("/")
-    site = from_site(f"{small.root}/")
+    site = Site(f"{small.root}/")
     assert small.requests == []
-    assert list(site) == list(site)
+    assert versions(site.items()) == versions(site.items())

@@ -11,16 +11,18 @@ import json
 import re
 import uuid
 from collections import Counter
-from collections.abc import AsyncIterable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
-from typing import Any, BinaryIO
-
-from pydantic import ValidationError
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from knowledge_bot.errors import ConfigurationError
-from knowledge_bot.ingest._items import File, Text
 from knowledge_bot.ingest._listings import Skipped
-from knowledge_bot.ingest.sources._found import FoundItems, once
+from knowledge_bot.origins._origin import Memory, Origin
+
+if TYPE_CHECKING:
+    from knowledge_bot.ingest._items import File, Text
 
 # The methods of a loader that return documents, lazy ones first: LangChain's, then LlamaIndex's.
 LOADING = (
@@ -49,56 +51,66 @@ _CHANGE_FIELDS = re.compile(
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 
 
-def from_loader(
-    loader: object,
-    *,
-    origin: str | None = None,
-    name: Callable[[Any], str] | None = None,
-    key: Callable[[Any], str] | None = None,
-) -> FoundItems:
-    """Find the documents of a LangChain loader, a LlamaIndex reader, or something similar.
+@dataclass(frozen=True)
+class Loader(Origin):
+    """The documents of a LangChain loader, a LlamaIndex reader, or something similar.
 
     Documents are taken one at a time if the loader can do that (`lazy_load`, `alazy_load`,
     `lazy_load_data`), otherwise all at once (`load`, `load_data`). Each becomes a `Text`. Its key
     is its id; without one its `source`, `file_path` or `url` in the metadata and its number among
     the documents of that source, such as a page of a file; without these a hash of its text. The
     key of a row, which has `row` or `seq_num` in its metadata, is its source and a hash of its
-    text.
+    text. If the loader raises, the last item is a `Skipped` with the error.
 
     A reader with `list_resources` and `load_resource` is first asked for its resources. Each
     becomes a `File` of its documents' texts, whose version is made of `get_resource_info`. So only
     new and changed ones are loaded, once to compare them and once to send them.
 
-    Args:
-        loader: has one of these methods, or is an iterable of documents, which may be
-            asynchronous.
-        origin: a name for what the loader reads, such as `wiki`. With it, keys are prefixed by it,
-            so that another loader may have the same keys, and documents that disappear are reported
-            as gone.
-        name: returns the source's name for a document; by default its title, its file's name, its
+    Attributes:
+        loader: has one of these methods, or is an iterable of documents, which may be asynchronous.
+        name: a name for what the loader reads, such as `wiki`; by default its class. Loaders of one
+            class need names of their own, or each finds that the documents of the other are gone.
+            For documents it must be given.
+        title: returns the source's name for a document; by default its title, its file's name, its
             source or its first line. For a resource it gets the identifier, as `key` does.
         key: returns the key for a document.
 
-    Returns:
-        An iterable of a `Text` for each document or a `File` for each resource. If the loader
-        raises, the last item is a `Skipped` with the error.
-
     Raises:
-        ConfigurationError: it is not a loader; raised at once.
+        ConfigurationError: it is not a loader; from `items`, that its documents can be read only
+            once and have been.
     """
-    if callable(getattr(loader, "list_resources", None)) and callable(
-        getattr(loader, "load_resource", None)
-    ):
-        return FoundItems(partial(_resources, loader, name, key), origin, local_keys=True)
-    if not is_loader(loader):
-        raise ConfigurationError.of(
-            "loader",
-            f"expected an object with one of the methods {', '.join(LOADING)}, or "
-            f"documents, not {type(loader).__name__}",
-        )
-    take = partial(_documents, loader, name, key)
-    several = once(take(), "documents") if isinstance(loader, Iterator) else take
-    return FoundItems(several, origin, local_keys=True)
+
+    loader: object = field(repr=False)
+    _: KW_ONLY
+    title: Callable[[Any], str] | None = None
+    key: Callable[[Any], str] | None = None
+
+    def _check(self) -> None:
+        if not (_has_resources(self.loader) or is_loader(self.loader)):
+            raise ConfigurationError.of(
+                "loader",
+                f"expected an object with one of the methods {', '.join(LOADING)}, or "
+                f"documents, not {type(self.loader).__name__}",
+            )
+
+    def _default_name(self) -> str:
+        if isinstance(self.loader, Iterable | AsyncIterable) and not hasattr(self.loader, "load"):
+            return super()._default_name()
+        return type(self.loader).__name__
+
+    def items(self, memory: Memory | None = None) -> "Iterator[Text | File | Skipped]":  # noqa: ARG002 - as others
+        """Yield a `Text` for each document, or a `File` for each resource."""
+        if _has_resources(self.loader):
+            return _resources(self.loader, self.title, self.key)
+        if isinstance(self.loader, Iterator):
+            self._take_once("documents")
+        return _documents(self.loader, self.title, self.key)
+
+
+def _has_resources(loader: object) -> bool:
+    return all(
+        callable(getattr(loader, each, None)) for each in ("list_resources", "load_resource")
+    )
 
 
 def is_loader(loader: object) -> bool:
@@ -126,12 +138,14 @@ class Texts:
         self._seen: Counter[int] = Counter()
         self.placed: int = 0
 
-    def __call__(self, document: Any) -> Text | Skipped:
+    def __call__(self, document: Any) -> "Text | Skipped":
         """Return a document as an item, or a `Skipped` if its name or key cannot be sent.
 
         Raises:
             TypeError: it is not a document.
         """
+        if isinstance(document, Mapping):  # as a task hands it on
+            document = SimpleNamespace(**{str(name): document[name] for name in document})
         content, metadata = _content(document), _metadata(document)
         source = next((str(metadata[each]) for each in _SOURCES if metadata.get(each)), "")
         is_row = any(each in metadata for each in _ROWS)
@@ -162,8 +176,12 @@ class Texts:
         return text_or_skipped(name, content, key)
 
 
-def text_or_skipped(name: str, content: str, key: str) -> Text | Skipped:
+def text_or_skipped(name: str, content: str, key: str) -> "Text | Skipped":
     """Return a text, or a `Skipped` if one of these cannot be encoded, such as a lone surrogate."""
+    from pydantic import ValidationError
+
+    from knowledge_bot.ingest._items import Text
+
     try:
         return Text(name=name, content=content, key=key)
     except ValidationError as error:
@@ -177,11 +195,11 @@ def _printable(name: object) -> str:
 
 def _documents(
     loader: object, name: Callable[[Any], str] | None, key: Callable[[Any], str] | None
-) -> Iterator[Text | Skipped]:
+) -> "Iterator[Text | Skipped]":
     label, count, as_text = _label(loader), 0, Texts(name, key)
     try:
         for count, document in enumerate(_loaded(loader), 1):
-            item: Text | Skipped
+            item: Any
             try:
                 # An iterable of documents may itself leave some out.
                 item = document if isinstance(document, Skipped) else as_text(document)
@@ -232,7 +250,11 @@ def _taken(given: Any) -> Iterator[Any]:
 
 def _resources(
     reader: Any, name: Callable[[Any], str] | None, key: Callable[[Any], str] | None
-) -> Iterator[File | Skipped]:
+) -> "Iterator[File | Skipped]":
+    from pydantic import ValidationError
+
+    from knowledge_bot.ingest._items import File
+
     label, count = _label(reader), 0
     try:
         for count, resource in enumerate(reader.list_resources(), 1):
@@ -279,8 +301,8 @@ def _opened(reader: Any, resource: Any) -> BinaryIO:
 
 
 def _content(document: Any) -> str:
-    for field in ("page_content", "text"):
-        content = getattr(document, field, None)
+    for each in ("page_content", "text"):
+        content = getattr(document, each, None)
         if isinstance(content, str):
             return content
     raise TypeError(
@@ -315,7 +337,7 @@ def _label(loader: object) -> str:
 
 
 def _detail(error: BaseException) -> str:
-    if isinstance(error, ValidationError):
+    if hasattr(error, "errors"):  # pydantic's
         first = error.errors(include_input=False, include_url=False)[0]
         return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
     return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}".removesuffix(": ")

@@ -17,7 +17,7 @@ from knowledge_bot._responses import retry_after_seconds
 from knowledge_bot._retries import seconds_to_wait
 from knowledge_bot._transports import Proxy, proxy_for, ssl_context
 from knowledge_bot.errors import ConfigurationError
-from knowledge_bot.ingest.sources._unpacking import (
+from knowledge_bot.origins._documents import (
     TOO_LARGE,
     UnreadableError,
     too_large_reason,

@@ -2,71 +2,17 @@
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 from urllib.parse import urljoin
 from xml.etree.ElementTree import Element, ParseError
 
 from knowledge_bot.ingest._items import WebPage
 from knowledge_bot.ingest._listings import Skipped
-from knowledge_bot.ingest.sources._comparing import listed_in
-from knowledge_bot.ingest.sources._documents import Opening, opening
-from knowledge_bot.ingest.sources._found import FoundItems, skipped_address
-from knowledge_bot.ingest.sources._unpacking import UnreadableError
-
-if TYPE_CHECKING:
-    from knowledge_bot.ingest.sources._pages import Compare
+from knowledge_bot.origins._documents import Opening, UnreadableError
+from knowledge_bot.origins._origin import skipped_address
 
 # The protocol allows one index of 50,000 sitemaps; some sites nest once more.
 _DEPTH = 3
 _SITEMAPS = 50_000
-
-
-def from_sitemap(
-    address: str,
-    *,
-    compare: "Compare" = "lastmod",
-    ignore: str | None = None,
-    reread: bool = False,
-    rate: float = 2.0,
-    allow_private: bool = False,
-) -> FoundItems:
-    """Find the pages of a sitemap, and of the sitemaps that it names.
-
-    A page is named by its address. Sitemaps may be compressed. They are fetched without the API
-    key. One over 50 MiB, or with entity declarations, is not read. A public one does not lead to
-    private addresses.
-
-    Args:
-        address: the sitemap's `https://` address, or the path of a file.
-        compare: what a page's version is made of: the `lastmod` in the sitemap (`lastmod`; later
-            changes of a page without one are not seen), or the page's main text (`content`; each
-            page is read, as by `from_site`).
-        ignore: what does not count in a main text, and
-        reread: whether to read pages that their servers say are unchanged; see `from_site`.
-        rate: the most pages read per second.
-        allow_private: whether a public sitemap or page may lead to private addresses.
-
-    Returns:
-        An iterable of a `WebPage` for each page, and a `Skipped` for what cannot be read.
-
-    Raises:
-        ConfigurationError: an option cannot be used, or there is no such file.
-    """
-    return listed_in(
-        address,
-        _pages,
-        compare,
-        complete=True,
-        rate=rate,
-        allow_private=allow_private,
-        ignore=ignore,
-        reread=reread,
-    )
-
-
-def _pages(address: str, *, allow_private: bool) -> Iterator[WebPage | Skipped]:
-    with opening(address, allow_private=allow_private) as open_document:
-        yield from sitemap_pages(address, open_document)
 
 
 def sitemap_pages(

@@ -2,62 +2,16 @@
 
 import io
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from knowledge_bot.ingest._items import WebPage
 from knowledge_bot.ingest._listings import Skipped
-from knowledge_bot.ingest.sources._comparing import listed_in
-from knowledge_bot.ingest.sources._documents import opening
-from knowledge_bot.ingest.sources._found import FoundItems, skipped_address
-from knowledge_bot.ingest.sources._unpacking import UnreadableError
-
-if TYPE_CHECKING:
-    from knowledge_bot.ingest.sources._pages import Compare
+from knowledge_bot.origins._documents import UnreadableError, opening
+from knowledge_bot.origins._origin import skipped_address
 
 
-def from_feed(
-    address: str,
-    *,
-    compare: "Compare" = "lastmod",
-    ignore: str | None = None,
-    reread: bool = False,
-    rate: float = 2.0,
-    allow_private: bool = False,
-) -> FoundItems:
-    """Find the pages that a feed links to, in its order.
-
-    A page is named by its title. The feed is fetched without the API key. One over 50 MiB, or with
-    entity declarations, is not read.
-
-    Args:
-        address: the feed's `https://` address, or the path of a file.
-        compare: what a page's version is made of: the time in the feed (`lastmod`; later changes of
-            a page without one are not seen), or the page's main text (`content`; each page is read,
-            as by `from_site`).
-        ignore: what does not count in a main text, and
-        reread: whether to read pages that their servers say are unchanged; see `from_site`.
-        rate: the most pages read per second.
-        allow_private: whether a public feed or page may lead to private addresses.
-
-    Returns:
-        An iterable of a `WebPage` for each page, and a `Skipped` for what cannot be read.
-
-    Raises:
-        ConfigurationError: an option cannot be used, or there is no such file.
-    """
-    return listed_in(
-        address,
-        _pages,
-        compare,
-        complete=False,
-        rate=rate,
-        allow_private=allow_private,
-        ignore=ignore,
-        reread=reread,
-    )
-
-
-def _pages(address: str, *, allow_private: bool) -> Iterator[WebPage | Skipped]:
+def feed_pages(address: str, *, allow_private: bool) -> Iterator[WebPage | Skipped]:
+    """Yield the pages that a feed links to."""
     try:
         with opening(address, allow_private=allow_private) as opened, opened(address) as stream:
             feed = _parsed(stream.read(), address)

@@ -1,34 +1,41 @@
 """Pages of a whole site, found by its links."""
 
+import json
 import logging
 import re
+import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import closing
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import closing, suppress
+from dataclasses import KW_ONLY, dataclass, field, replace
 from hashlib import blake2b
 from time import monotonic
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
-from knowledge_bot._endpoints import Headers, check_number, header_list
 from knowledge_bot.errors import ConfigurationError
-from knowledge_bot.ingest._items import WebPage, holds_login
 from knowledge_bot.ingest._listings import Skipped
-from knowledge_bot.ingest.sources._addresses import LONGEST, cleaned, site
-from knowledge_bot.ingest.sources._changes import alike
-from knowledge_bot.ingest.sources._found import check_flag, pattern_of, patterns_of
-from knowledge_bot.ingest.sources._sitemap import sitemap_pages
-from knowledge_bot.ingest.sources._unpacking import UnreadableError
-from knowledge_bot.models import Header
+from knowledge_bot.origins._addresses import LONGEST, cleaned, site
+from knowledge_bot.origins._changes import alike
+from knowledge_bot.origins._documents import UnreadableError
+from knowledge_bot.origins._lists import ComparedPages
+from knowledge_bot.origins._origin import (
+    Memory,
+    NoMemory,
+    check_flag,
+    check_number,
+    holds_login,
+    is_template,
+    patterns_of,
+    with_patterns,
+)
 from knowledge_bot.origins._patterns import matching
-from knowledge_bot_web.robots import LARGEST as LARGEST_ROBOTS
-from knowledge_bot_web.robots import Robots
 
 if TYPE_CHECKING:
-    from knowledge_bot.ingest.sources._fetching import PoliteFetcher
-    from knowledge_bot.ingest.sources._found import Memory
-    from knowledge_bot.ingest.sources._pages import Compare, FetchedPage, Moved, PageReader
+    from knowledge_bot.ingest._items import WebPage
+    from knowledge_bot.models import Header
+    from knowledge_bot.origins._fetching import PoliteFetcher
+    from knowledge_bot.origins._pages import FetchedPage, Moved, PageReader
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +48,8 @@ _COPIES = 3
 # Runs running with a change after which a page is named, and how many are.
 _ALWAYS = 5
 _NAMED = 10
+# The most characters of the note about a site.
+_LONGEST_NOTE = 3000
 # What is read beside pages. Addresses with these endings are neither, and are not requested.
 _DOCUMENTS = ("application/pdf",)
 _NO_PAGE = re.compile(
@@ -51,48 +60,33 @@ _NO_PAGE = re.compile(
 )
 
 
-def from_site(
-    url: str,
-    *,
-    depth: int = 10,
-    pages: int = 10_000,
-    include: str | Iterable[str] = (),
-    exclude: str | Iterable[str] = (),
-    compare: "Compare" = "content",
-    ignore: str | None = None,
-    reread: bool = False,
-    sitemaps: bool = True,
-    rate: float = 2.0,
-    seconds: float = 21_600.0,
-    page_bytes: int = 5_000_000,
-    total_bytes: int = 2_000_000_000,
-    allow_private: bool = False,
-    headers: Headers | None = None,
-) -> "Site":
-    """Find the pages of a site, by its links and its sitemaps.
+@dataclass(frozen=True)
+class Site(ComparedPages):
+    """The pages of a site, found by its links and its sitemaps.
 
     Pages are read to find links and to compare; the service scrapes them itself. A page is named by
-    its address, without fragment, tracking parameters and session id. Its version changes with its
-    main text, so a new banner or footer is no change, nor is what changes by itself: between two
-    readings of the same minute, or on three runs running (two, if only numbers changed). Pages with
-    the same text are one page, the first one, and a page that names another one of the site as
-    canonical is a copy if nearly all of its text stands there. Only pages of the same host are
-    read, one at a time, and PDF files. robots.txt, `noindex` and `nofollow` are obeyed.
+    its address, without fragment, tracking parameters and session id, which is its key. It is sent
+    again when its main text changes, so a new banner or footer is no change, nor is the present
+    date or time, or what differs between two readings of the same minute. Pages with the same text
+    are one page, the first one, and a page that names another one of the site as canonical is a
+    copy if nearly all of its text stands there. Only pages of the same host are read, one at a
+    time, and PDF files. robots.txt, `noindex` and `nofollow` are obeyed.
 
-    Args:
+    Attributes:
         url: where to begin. If it redirects to another host, that host is the site.
+        name: by default the address, with the patterns of `include`.
         depth: how many links to follow from there; pages of a sitemap count as one link away.
         pages: the most addresses that are read.
         include: the pages to take, written like a `.gitignore`, for the path or for the path with
             its query: `docs/`, `*.html`. Only these and the first page are read.
         exclude: the pages to leave out, written the same way.
-        compare: what a page's version is made of: its main text (`content`), or the time in the
+        compare: what a change of a page is seen by: its main text (`content`), or the time in the
             sitemap or from its server (`lastmod`). Later changes of a page without one are not
             seen.
         ignore: a regular expression for what does not count in a main text, such as a date. A new
             one may show pages as changed, once.
         reread: whether to read all pages. Otherwise those that their servers say are unchanged are
-            read every eighth time, since some say it of pages that changed.
+            read once a week, since some say it of pages that changed.
         sitemaps: whether to begin with the pages of `/sitemap.xml` and of the sitemaps in
             robots.txt too.
         rate: the most requests per second; fewer if robots.txt asks for that.
@@ -102,128 +96,144 @@ def from_site(
         allow_private: whether a public site may lead to private addresses, by redirects or by its
             name. A site in a private network always may.
         headers: headers for reading the pages, and for the service's scraping; they are sent only
-            to the host of `url`.
-
-    Returns:
-        An iterable of a `WebPage` for each page, and a `Skipped` for what is left out, missing or
-        cannot be read.
+            to the host of `url`, and never shown.
 
     Raises:
-        ConfigurationError: the address or an option cannot be used.
+        ConfigurationError: the address or an argument cannot be used.
     """
-    if holds_login(str(url)):
-        raise ConfigurationError.of("url", "it holds a login, which is never stored; use headers")
-    start = cleaned(str(url))
-    if start is None:
-        raise ConfigurationError.of(
-            "url", f"{str(url)[:500]!r} is not an http:// or https:// address"
+
+    url: str
+    _: KW_ONLY
+    depth: int = 10
+    pages: int = 10_000
+    include: str | Iterable[str] = ()
+    exclude: str | Iterable[str] = ()
+    compare: Literal["content", "lastmod"] | None = "content"
+    sitemaps: bool = True
+    seconds: float = 21_600.0
+    page_bytes: int = 5_000_000
+    total_bytes: int = 2_000_000_000
+    headers: "Mapping[str, str] | Iterable[Header] | None" = field(default=None, repr=False)
+
+    template_fields: ClassVar[tuple[str, ...]] = ("url", "name", "include", "exclude", "headers")
+
+    def _check(self) -> None:
+        super()._check()
+        self._set(
+            include=patterns_of("include", self.include),
+            exclude=patterns_of("exclude", self.exclude),
         )
-    check_number("depth", depth, 0, whole=True)
-    check_number("pages", pages, 1, whole=True)
-    check_number("rate", rate, 0.001)
-    check_number("seconds", seconds, 0)
-    check_number("page_bytes", page_bytes, 1, whole=True)
-    check_number("total_bytes", total_bytes, 1, whole=True)
-    check_flag("allow_private", allow_private)
-    check_flag("sitemaps", sitemaps)
-    check_flag("reread", reread)
-    if compare not in ("content", "lastmod"):
-        raise ConfigurationError.of("compare", f"expected 'content' or 'lastmod', not {compare!r}")
-    including, excluding = patterns_of("include", include), patterns_of("exclude", exclude)
-    origin = start
-    if including:  # the same site with other patterns is another origin
-        origin = f"{start} [{' '.join(sorted(including))}]"
-    return Site(
-        origin=origin,
-        start=start,
-        depth=depth,
-        pages=pages,
-        compare=compare,
-        ignore=pattern_of(ignore),
-        reread=reread,
-        sitemaps=sitemaps,
-        rate=rate,
-        seconds=seconds,
-        page_bytes=page_bytes,
-        total_bytes=total_bytes,
-        _included=matching(including, "include"),
-        _excluded=matching(excluding),
-        _allow_private=allow_private,
-        _headers=tuple((each["name"], each["value"]) for each in header_list(headers or ())),
-    )
+        if not is_template(self.url):
+            self._set(url=self._start)
+        check_number("depth", self.depth, 0, whole=True)
+        check_number("pages", self.pages, 1, whole=True)
+        check_number("seconds", self.seconds, 0)
+        check_number("page_bytes", self.page_bytes, 1, whole=True)
+        check_number("total_bytes", self.total_bytes, 1, whole=True)
+        check_flag("sitemaps", self.sitemaps)
+        matching(self.include, "include")
+        matching(self.exclude)
+        if self.headers and not is_template(self.headers):
+            _ = self._headers
 
+    def _default_name(self) -> str:
+        return with_patterns(self.url, map(str, self.include))
 
-@dataclass(frozen=True, kw_only=True)
-class Site:
-    """The pages of a site; `from_site` makes it, and explains what it holds.
+    @property
+    def _start(self) -> str:
+        """The address to begin with, in its normal form."""
+        if holds_login(str(self.url)):
+            raise ConfigurationError.of(
+                "url", "it holds a login, which is never stored; use headers"
+            )
+        start = cleaned(str(self.url))
+        if start is None:
+            raise ConfigurationError.of(
+                "url", f"{str(self.url)[:500]!r} is not an http:// or https:// address"
+            )
+        return start
 
-    Each iteration crawls it again. `origin` is its name in the ledger, `start` the address to begin
-    with.
-    """
+    @property
+    def _headers(self) -> tuple[tuple[str, str], ...]:
+        if not self.headers:
+            return ()
+        from knowledge_bot._endpoints import header_list
 
-    origin: str
-    start: str
-    depth: int
-    pages: int
-    compare: "Compare"
-    ignore: "re.Pattern[str] | None"
-    reread: bool
-    sitemaps: bool
-    rate: float
-    seconds: float
-    page_bytes: int
-    total_bytes: int
-    _included: Callable[[str], bool] | None
-    _excluded: Callable[[str], bool] | None
-    _allow_private: bool
-    _headers: tuple[tuple[str, str], ...] = field(repr=False)
-    _memory: "Memory | None" = None
-
-    def named(self, origin: str) -> "Site":
-        """Return the same site under another name of its origin."""
-        return replace(self, origin=origin)
-
-    def remembering(self, memory: "Memory") -> "Site":
-        """Return the same site, its pages compared with what a memory holds of them."""
-        return replace(self, _memory=memory)
-
-    def takes(self, url: str) -> bool:
-        """Return whether `include` and `exclude` select a page."""
-        parts = urlsplit(url)
-        path = parts.path.removeprefix("/")
-        spellings = [path, f"{path}?{parts.query}"] if parts.query else [path]
-        if self._excluded is not None and any(map(self._excluded, spellings)):
-            return False
-        return self._included is None or any(map(self._included, spellings))
+        given: Any = self.headers
+        return tuple((each["name"], each["value"]) for each in header_list(given))
 
     def gone_reason(self, key: str) -> str:
         """Return why the page with a key did not come."""
-        return "missing" if self.takes(key) else "excluded"
+        return "missing" if self._taking()(key) else "excluded"
 
-    def headers_for(self, url: str) -> list[Header]:
+    def _taking(self) -> Callable[[str], bool]:
+        """Return a function that says whether `include` and `exclude` select a page."""
+        included, excluded = matching(self.include, "include"), matching(self.exclude)
+
+        def takes(url: str) -> bool:
+            parts = urlsplit(url)
+            path = parts.path.removeprefix("/")
+            spellings = [path, f"{path}?{parts.query}"] if parts.query else [path]
+            if excluded is not None and any(map(excluded, spellings)):
+                return False
+            return included is None or any(map(included, spellings))
+
+        return takes
+
+    def headers_for(self, url: str) -> dict[str, str]:
         """Return the headers that the service sends to scrape a page; none for another host."""
-        if site(url) != site(self.start):
-            return []
-        return [Header(name=name, value=value) for name, value in self._headers]
+        return dict(self._headers) if site(url) == site(self.url) else {}
 
-    def __iter__(self) -> Iterator[WebPage | Skipped]:
-        from knowledge_bot.ingest.sources._fetching import PoliteFetcher
-        from knowledge_bot.ingest.sources._pages import PageReader
+    def items(self, memory: Memory | None = None) -> "Iterator[WebPage | Skipped]":
+        """Crawl the site: yield a `WebPage` for each page, and a `Skipped` for what is left out."""
+        from knowledge_bot.origins._fetching import PoliteFetcher
+        from knowledge_bot.origins._pages import PageReader
 
+        memory = memory or NoMemory()
         fetcher = PoliteFetcher(
-            self.start, self.rate, allow_private=self._allow_private, headers=self._headers
+            self._start, self.rate, allow_private=self.allow_private, headers=self._headers
         )
         reader = PageReader(
             fetcher,
-            compare=self.compare,
-            memory=self._memory,
+            compare=self.compare or "content",
+            memory=memory,
             largest=self.page_bytes,
             documents=_DOCUMENTS,
             ignore=self.ignore,
             reread=self.reread,
         )
         with closing(fetcher):
-            yield from _Crawl(self, fetcher, reader).run()
+            yield from _Crawl(self, fetcher, reader, memory).run()
+
+
+class _Note(NamedTuple):
+    """What is noted of a site between runs.
+
+    Attributes:
+        at: when the last crawl that saw all of it ended, in seconds since 1970. Pages that were
+            read after that are read again, since their links may not have been followed.
+        lists: the sitemaps that were read; None: too many to be noted.
+        again: pages that could not be read, and are not known.
+    """
+
+    at: float = 0
+    lists: tuple[str, ...] | None = ()
+    again: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, note: str | None) -> "_Note":
+        try:
+            at, lists, again = json.loads(note or "")
+            return cls(at, lists if lists is None else tuple(lists), tuple(again))
+        except (ValueError, TypeError):
+            return cls()
+
+    def packed(self) -> str:
+        """Return it as a text that is short enough."""
+        for each in (self, self._replace(lists=None), _Note(0, None)):
+            if len(text := json.dumps(each)) <= _LONGEST_NOTE:
+                return text
+        raise AssertionError("the last one is short")
 
 
 class _Entry(NamedTuple):
@@ -267,14 +277,34 @@ class _Held(NamedTuple):
 class _Crawl:
     """One crawl of a site, in the order of its links.
 
+    A page whose server says that it is unchanged is not read, so its links are not known: it is
+    quiet. If at the end a page of before was not met, quiet ones are read after all, until it is.
+
     No more addresses are queued than may still be read, and each one seen is kept as a hash of
     eight bytes, so the memory is bounded whatever the site links to. Of each page that is read, the
     blocks of its text are kept; one that is perhaps a copy waits for the end of the crawl.
     """
 
-    def __init__(self, of: Site, fetcher: "PoliteFetcher", reader: "PageReader") -> None:
-        self._site, self._fetcher, self._reader = of, fetcher, reader
+    def __init__(
+        self, of: Site, fetcher: "PoliteFetcher", reader: "PageReader", memory: Memory
+    ) -> None:
+        from knowledge_bot.origins._pages import Known
+        from knowledge_bot_web.robots import Robots
+
+        self._site, self._fetcher, self._reader, self._memory = of, fetcher, reader, memory
+        self._takes = of._taking()  # noqa: SLF001 - its own
         self._robots = Robots(b"", "")
+        self._note = _Note.of(memory.note)
+        reader.trusted = self._note.at
+        # What is known of the pages of before, and which of them has a text.
+        self._known: dict[str, Known] = {
+            key: known for key, version in memory.entries() if (known := Known.of(version))
+        }
+        self._first = {each.text: key for key, each in self._known.items() if each.text}
+        self._quiet: deque[_Entry] = deque()
+        self._lists: list[str] = []
+        self._again: list[str] = []  # what could not be read, and is not known
+        self._failed = False  # something that was known could not be read
         self._host, self._scheme = "", ""
         self._waiting: deque[_Entry] = deque()
         self._seen: set[int] = set()
@@ -287,14 +317,16 @@ class _Crawl:
         self._began = monotonic()
         self._started = self._more = self._deeper = False
 
-    def run(self) -> Iterator[WebPage | Skipped]:
-        start = self._site.start
+    def run(self) -> "Iterator[WebPage | Skipped]":
+        start = self._site._start  # noqa: SLF001 - its own
         if not (yield from self._enter(start)):
             return
         yield from self._enqueue(start, _Entry(start, 0))
         if not self._waiting:
             yield from self._read_sitemaps(start)
-        while self._waiting and not self._bound():
+        for url in self._note.again:
+            yield from self._enqueue(url, _Entry(url, 1))
+        while not self._bound() and (self._waiting or (yield from self._look_further())):
             yield from self._visit(self._waiting.popleft())
             if self._unanswered >= _FAILURES:
                 reason = f"the crawl ended early: {_FAILURES} requests in a row had no answer"
@@ -314,13 +346,32 @@ class _Crawl:
             reason = self._bound() or f"{self._site.pages} addresses are read"
             logger.warning("The crawl of %s ended early: %s; there are more", start, reason)
             yield Skipped(start, f"the crawl ended early: {reason}; there are more", partial=True)
-        elif self._deeper:
+            return
+        if self._deeper:
             yield Skipped(start, f"pages more than {self._site.depth} links away were not read")
+        noted = _Note(time.time(), tuple(self._lists), tuple(self._again))
+        self._memory.note = noted.packed()
+
+    def _look_further(self) -> Generator[Skipped, None, bool]:
+        """Look for pages of before that were not met; return whether one waits to be read."""
+        from knowledge_bot.origins._pages import FetchedPage
+
+        unmet = [url for url in self._known if _hashed(url) not in self._seen]
+        while unmet and self._quiet and not self._waiting:
+            entry = self._quiet.popleft()
+            self._read += 1
+            found = yield from self._attempt(entry, whole=True)
+            if isinstance(found, FetchedPage) and found.links is not None:
+                yield from self._follow(entry, found.links)
+        if not self._waiting and self._failed:  # whose links are not known
+            for url in unmet:
+                yield from self._enqueue(url, _Entry(url, 1))
+        return bool(self._waiting)
 
     # One address ----------------------------------------------------------------------------------
 
-    def _visit(self, entry: _Entry) -> Iterator[WebPage | Skipped]:
-        from knowledge_bot.ingest.sources._pages import Moved
+    def _visit(self, entry: _Entry) -> "Iterator[WebPage | Skipped]":
+        from knowledge_bot.origins._pages import Moved
 
         self._read += 1
         found = yield from self._attempt(entry)
@@ -332,13 +383,15 @@ class _Crawl:
         if found is not None and not isinstance(found, Moved):
             yield from self._take(entry, found)
 
-    def _attempt(self, entry: _Entry) -> "Generator[Skipped, None, FetchedPage | Moved | None]":
-        from knowledge_bot.ingest.sources._fetching import UnreachableError
-        from knowledge_bot.ingest.sources._pages import NoPageError
+    def _attempt(
+        self, entry: _Entry, *, whole: bool = False
+    ) -> "Generator[Skipped, None, FetchedPage | Moved | None]":
+        from knowledge_bot.origins._fetching import UnreachableError
+        from knowledge_bot.origins._pages import NoPageError
 
         unanswered, self._unanswered = self._unanswered, 0
         try:
-            return self._reader.read(entry.url, entry.asked_at)
+            return self._reader.read(entry.url, entry.asked_at, whole=whole)
         except NoPageError as error:
             link = f"; {entry.linked_from} links to it" if entry.linked_from else ""
             reason, gone, failed = f"{error}{link}", error.gone, error.failed
@@ -350,17 +403,18 @@ class _Crawl:
         return None
 
     def _unread(self, entry: _Entry, reason: str, gone: str, *, failed: bool) -> Iterator[Skipped]:
-        """Skip a page that cannot be read, and follow the links that it had.
+        """Skip a page that cannot be read; what it linked to is looked for at the end.
 
-        It hides nothing else: a page of which nothing is remembered hid the same in the last run.
+        It hides nothing else: a page of which nothing is known hid the same in the last run.
         """
         first = entry.depth == 0
         yield Skipped(
             entry.url, reason, invalid=failed or first, partial=first, gone=gone or "unread"
         )
-        before = None if gone else self._reader.recalled(entry.url)
-        if before is not None:
-            yield from self._follow(entry, before.links)
+        if not gone and entry.url in self._known:
+            self._failed = True
+        elif not gone:
+            self._again.append(entry.url)
 
     def _move(self, entry: _Entry, moved: "Moved") -> Generator[Skipped, None, bool]:
         """Follow a redirect; return whether there is an address to follow."""
@@ -385,7 +439,7 @@ class _Crawl:
                 return False
         elif site(address) != self._host:
             reason = f"it redirects to another site, {address}"
-        elif not self._site.takes(address):
+        elif not self._takes(address):
             reason = f"it redirects to {address}, which is left out"
         if reason or address is None:
             yield Skipped(entry.url, reason, gone="excluded")
@@ -394,64 +448,74 @@ class _Crawl:
         yield from self._enqueue(next_one.url, next_one, at_once=True)
         return bool(self._waiting) and self._waiting[0] is next_one
 
-    def _take(self, entry: _Entry, page: "FetchedPage") -> Iterator[WebPage | Skipped]:
+    def _take(self, entry: _Entry, page: "FetchedPage") -> "Iterator[WebPage | Skipped]":
         """Yield a page that was read, or why it is left out, and queue its links."""
         known, copies = page.known, 0
-        other = self._on_site(known.canonical or "") or ""
+        other = self._on_site(page.canonical or "") or ""
+        before = self._first.get(known.text or "", "") if entry.url not in self._known else ""
         if page.cut and not page.is_document:
             reason = f"it is larger than page_bytes, {self._site.page_bytes:,} bytes"
             yield from self._unread(entry, reason, "", failed=True)
-        elif known.noindex:
+        elif page.noindex:
             yield Skipped(entry.url, "it asks not to be indexed", gone="excluded")
-        elif other not in ("", entry.url, *entry.via) and self._site.takes(other):
+        elif other not in ("", entry.url, *entry.via) and self._takes(other):
             self._held.append(_Held(entry, page, other, stated=True))
-        elif not self._site.takes(entry.url):
+        elif not self._takes(entry.url):
             pass
-        elif known.copy_of and known.copy_of != entry.url:
-            other, copies = known.copy_of, entry.copies + 1
+        elif before and before not in self._taken and self._takes(before):
+            other, copies = before, entry.copies + 1
             self._held.append(_Held(entry, page, other, stated=False))
         else:
             first = self._texts.setdefault(known.text or entry.url, entry.url)
             copies = 0 if first == entry.url else entry.copies + 1
-            yield self._page(entry, page) if first == entry.url else self._copy(entry, page, first)
-        if copies <= _COPIES:
-            yield from self._follow(entry, known.links, copies)
+            yield self._page(entry, page) if first == entry.url else self._copy(entry, first)
+        if page.links is None:
+            self._quiet.append(entry)
+        elif copies <= _COPIES:
+            yield from self._follow(entry, page.links, copies)
         if self._held and self._held[-1].entry is entry:
             yield from self._enqueue(other, _Entry(other, entry.depth, None, entry.url))
 
-    def _page(self, entry: _Entry, page: "FetchedPage") -> WebPage:
+    def _page(self, entry: _Entry, page: "FetchedPage") -> "WebPage":
         known = page.known
-        self._taken[entry.url] = known.text, known.blocks
+        self._taken[entry.url] = known.text, page.blocks
         if known.changes >= _ALWAYS:
             self._always.append(entry.url)
-        by_sitemap = entry.modified if self._site.compare == "lastmod" else None
-        headers = self._site.headers_for(entry.url)
-        version = by_sitemap or known.version
-        return WebPage(name=entry.url, url=entry.url, version=version, headers=headers)
+        if entry.modified and self._site.compare == "lastmod":
+            page = replace(page, known=replace(known, digest=entry.modified))
+        return page.item(entry.url, headers=self._site.headers_for(entry.url))
 
-    def _copy(self, entry: _Entry, page: "FetchedPage", of: str) -> Skipped:
-        """Skip a page whose text another one has, which is remembered: it keeps its place."""
-        if page.known.copy_of != of:
-            self._reader.remember(entry.url, replace(page.known, copy_of=of))
+    def _copy(self, entry: _Entry, of: str) -> Skipped:
         return Skipped(entry.url, f"it has the same text as {of}", gone="excluded")
 
-    def _let_go(self) -> Iterator[WebPage | Skipped]:
+    def _let_go(self) -> "Iterator[WebPage | Skipped]":
         """Yield the pages that may be copies of others, now that those were read."""
-        left = {each.entry.url: each.page.known for each in self._held}
+        left = {each.entry.url: each.page for each in self._held}
         for entry, page, other, stated in self._held:
-            known = left.pop(entry.url)
-            there = left.get(other)
-            text, blocks = (there.text, there.blocks) if there else self._taken.get(other, ("", ()))
-            if (text and text == known.text) or (stated and alike(known.blocks, blocks)):
-                yield self._copy(entry, page, other)
+            known = left.pop(entry.url).known
+            text, blocks = self._taken.get(other, ("", ()))
+            if (there := left.get(other)) is not None:
+                text, blocks = there.known.text, there.blocks
+            elif stated and text and not blocks:  # it was quiet
+                blocks = self._blocks_of(other)
+            if (text and text == known.text) or (stated and alike(page.blocks, blocks)):
+                yield self._copy(entry, other)
             elif (first := self._texts.setdefault(known.text or entry.url, entry.url)) != entry.url:
-                yield self._copy(entry, page, first)
+                yield self._copy(entry, first)
             else:
                 yield self._page(entry, page)
 
+    def _blocks_of(self, url: str) -> tuple[str, ...]:
+        from knowledge_bot.origins._pages import NoPageError
+
+        with suppress(UnreadableError, NoPageError):
+            found = self._reader.read(url, whole=True)
+            return getattr(found, "blocks", ())
+        return ()
+
     def _follow(self, entry: _Entry, links: Iterable[str], copies: int = 0) -> Iterator[Skipped]:
         for link in links:
-            if (own := self._on_site(link)) is not None and self._site.takes(own):
+            if (own := self._on_site(link)) is not None and self._takes(own):
                 next_one = _Entry(own, entry.depth + 1, None, entry.url, copies=copies)
                 yield from self._enqueue(own, next_one)
 
@@ -504,7 +568,9 @@ class _Crawl:
 
     def _enter(self, url: str) -> Generator[Skipped, None, bool]:
         """Make a host the site, and read its robots.txt; False if nothing may be read."""
-        from knowledge_bot.ingest.sources._fetching import AGENT
+        from knowledge_bot.origins._fetching import AGENT
+        from knowledge_bot_web.robots import LARGEST as LARGEST_ROBOTS
+        from knowledge_bot_web.robots import Robots
 
         self._host, self._scheme = site(url), urlsplit(url).scheme
         address = urljoin(url, "/robots.txt")
@@ -541,22 +607,24 @@ class _Crawl:
             return None
         guessed = urljoin(url, "/sitemap.xml")
         named = [found for each in self._robots.sitemaps if (found := cleaned(each, url))]
-        modified, seen = None, set[str]()
+        modified, seen, known = None, set[str](), self._note.lists
+        from knowledge_bot.origins._sitemap import sitemap_pages
+
         for address in dict.fromkeys((*named, guessed)):
             pages = sitemap_pages(
-                address, self._fetcher.opened, seen=seen, on_read=self._reader.remember_list
+                address, self._fetcher.opened, seen=seen, on_read=self._lists.append
             )
             for item in pages:
                 if self._bound() or self._more:
                     return modified
                 if isinstance(item, Skipped):
                     # One that never was read hid the same pages in the last run.
-                    hides = item.partial and self._reader.recalled(item.name) is not None
+                    hides = item.partial and (known is None or item.name in known)
                     if hides or guessed in named or not address == guessed == item.name:
                         yield replace(item, partial=hides)
                 elif (own := self._on_site(cleaned(item.url) or "")) == url:
                     modified = item.version
-                elif own is not None and self._site.takes(own):
+                elif own is not None and self._takes(own):
                     yield from self._enqueue(own, _Entry(own, 1, item.version, address))
         return modified
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from knowledge_bot.ingest.sources._addresses import cleaned
+from knowledge_bot.origins._addresses import cleaned
 from knowledge_bot_web.html import article, main_texts, parsed
 
 if TYPE_CHECKING:

@@ -2,22 +2,23 @@
 
 import datetime as dt
 import io
+import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
-from typing import Any, BinaryIO, cast
-from urllib.parse import unquote
-
-from pydantic import ValidationError
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, cast
+from urllib.parse import unquote, urlsplit
 
 from knowledge_bot._extras import require
 from knowledge_bot.errors import ConfigurationError
-from knowledge_bot.ingest._items import File
 from knowledge_bot.ingest._listings import Skipped
-from knowledge_bot.ingest.sources._found import check_flag, patterns_of
-from knowledge_bot.origins._patterns import HIDDEN, expression, matching
+from knowledge_bot.origins._origin import Memory, Origin, check_flag, is_template, patterns_of
+from knowledge_bot.origins._patterns import expression, is_hidden, matching
+
+if TYPE_CHECKING:
+    from knowledge_bot.ingest._items import File
 
 # The fields of an object's validator, and of the times used if there is none.
 _VALIDATORS = ("ETag", "etag", "generation", "md5Hash", "content_md5")
@@ -34,151 +35,195 @@ _WILDCARDS = frozenset("*?[")
 # Protocols in which the part before the @ is not a user but part of the place.
 _NAMES_THE_PLACE = ("abfs", "abfss", "az", "github")
 
-# Options of a store whose values are secret.
-_SECRET = re.compile(
+SECRET = re.compile(
     r"key|secret|token|pass|cred|auth|sas|connection_string|header|cookie|user", re.IGNORECASE
 )
+"""Options whose values are secret, by their names."""
+# Options that say which store is meant: its address, an account, an archive, a repository.
+_OF_THE_STORE = re.compile(
+    r"endpoint(_url)?|(base_|account_|server_)?url|(account_)?host|hostname|port|server|share"
+    r"|account(_name)?|container(_name)?|fo|archive|org|repo|sha|ref|project(_id)?|drive_id|site"
+    r"|client_kwargs",
+    re.IGNORECASE,
+)
+# What of the secret text with which Azure's stores are reached says which store it is.
+_AZURE = re.compile(r"\b(?:AccountName|BlobEndpoint|EndpointSuffix)=[^;]+")
+
+# Where the stores' own libraries look for the same.
+_VARIABLES = {
+    "s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),
+    "abfs": ("AZURE_STORAGE_ACCOUNT_NAME",),
+    "az": ("AZURE_STORAGE_ACCOUNT_NAME",),
+    "gs": ("STORAGE_EMULATOR_HOST",),
+}
+
+Connect = Callable[[], tuple[Any, str]]
+"""Returns a file system of fsspec, and the path in it where the search begins."""
 
 
-def from_objects(
-    address: str,
-    *,
-    exclude: str | Iterable[str] = (),
-    hidden: bool = False,
-    origin: str | None = None,
-    storage_options: Mapping[str, Any] | None = None,
-) -> "Objects":
-    """Find objects of a store by an address with wildcards, or all below a folder.
+@dataclass(frozen=True)
+class Objects(Origin):
+    """The objects of a store that an address with wildcards names, or all below a folder.
 
     The store is asked for a listing. What it says about an object (its ETag, or its size and times)
     is the item's version: only new and changed objects are opened, and they are streamed, once to
     compare them and once to send them. An object is named by its path below the part of the address
-    without wildcards; its key is its address. Neither holds credentials.
+    without wildcards, which is its key.
 
     What is sent is what was listed. An object that changes after that, even while it is read, is
-    named in the report, and the next run takes it.
+    named in the report, and the next run takes it. What cannot be listed, and links, are `Skipped`.
 
-    Args:
-        address: where to look, such as `s3://bucket/docs/**/*.pdf`; protocols are those of fsspec.
-            `*` is any part of a name, `**/` any number of folders.
+    Attributes:
+        address: where to look, such as `s3://bucket/docs/**/*.pdf`, or a path of Airflow's object
+            storage; protocols are those of fsspec. `*` is any part of a name, `**/` any number of
+            folders.
+        name: stays the same wherever the objects are; by default the address without credentials,
+            and the options that say which store is meant, such as an endpoint, an account or an
+            archive.
         exclude: what to leave out, written like a `.gitignore`: `*.tmp`, `drafts/`. A `.kbotignore`
             in a store is not read.
         hidden: whether to take names that begin with a dot, if the address names none.
-        origin: a name for the place that stays the same wherever it is; by default the address.
-        storage_options: fsspec's options for the protocol, such as keys, or an endpoint.
-
-    Returns:
-        An iterable of a `File` for each object, and a `Skipped` for each link and for what cannot
-        be listed.
+        storage_options: fsspec's options for the protocol, such as keys, or an endpoint. They are
+            never shown.
+        connect: returns a file system and the path in it, where somebody else knows how to reach
+            the store, as Airflow does.
 
     Raises:
-        ConfigurationError: the address or a pattern cannot be used, or the package for its protocol
-            is not installed.
-        ModuleNotFoundError: the extra `objects` is not installed.
-    """
-    require("from_objects", "objects", "fsspec")
-    from fsspec import get_filesystem_class
-
-    place = _StorePlace.of(address)
-    try:
-        kind = get_filesystem_class(place.protocol)
-    except (ImportError, ValueError) as error:
-        raise ConfigurationError.of(
-            "address", f"{place.shown} cannot be reached: {error}"
-        ) from None
-    if not isinstance(storage_options or {}, Mapping):
-        raise ConfigurationError.expected("storage_options", "a mapping", storage_options)
-    options = dict(storage_options or {})
-    hide = _Hiding(place.secrets | _secrets(options))
-
-    def connect() -> tuple[Any, str]:
-        given = {**kind._get_kwargs_from_urls(place.base), **options}  # noqa: SLF001 - as fsspec does
-        # A new instance, so that no listing of an earlier run is used.
-        return kind(**given, skip_instance_cache=True), str(kind._strip_protocol(place.base))  # noqa: SLF001 - as above
-
-    return objects_in(
-        connect,
-        place.shown,
-        place.pattern,
-        exclude=exclude,
-        hidden=hidden,
-        origin=origin,
-        hide=hide,
-    )
-
-
-def objects_in(
-    connect: Callable[[], tuple[Any, str]],
-    address: str,
-    pattern: str,
-    *,
-    exclude: str | Iterable[str] = (),
-    hidden: bool = False,
-    origin: str | None = None,
-    hide: Callable[[str], str] = str,
-) -> "Objects":
-    """Find objects in a given fsspec file system.
-
-    `connect` returns the file system and the path in it where the search begins, whose address
-    holds no credentials; an empty pattern takes all. `hide` removes secrets from the store's error
-    messages. The options are those of `from_objects`.
-
-    Raises:
-        ConfigurationError: a pattern cannot be used.
-    """
-    try:
-        matches = re.compile(expression(f"/{pattern}")).fullmatch if pattern else None
-    except re.error as error:
-        raise ConfigurationError.of("address", f"{pattern} cannot be used: {error.msg}") from None
-    several = patterns_of("exclude", exclude)
-    name = f"{address}/{pattern}" if pattern else address
-    check_flag("hidden", hidden)
-    takes_hidden = hidden or _is_hidden(pattern)
-    found = Objects(address, address, name, connect, matches, matching(several), takes_hidden, hide)
-    return found if origin is None else found.named(origin)
-
-
-@dataclass(frozen=True)
-class Objects:
-    """The objects below an address; `from_objects` makes it.
-
-    Attributes:
-        address: where the search begins, without credentials.
-        prefix: what the keys of its objects begin with.
-        origin: the place's name in the ledger.
+        ConfigurationError: an argument cannot be used; from `items`, that the package for the
+            protocol is not installed.
+        MissingExtraError: from `items`: the extra `objects` is not installed.
     """
 
-    address: str
-    prefix: str
-    origin: str
-    _connect: Callable[[], tuple[Any, str]] = field(repr=False)
-    _matches: Callable[[str], object] | None = field(repr=False)
-    _ignores: Callable[[str], bool] | None = field(repr=False)
-    _hidden: bool = field(repr=False)
-    _hide: Callable[[str], str] = field(repr=False)
+    address: str = field(repr=False)
+    _: KW_ONLY
+    exclude: str | Iterable[str] = ()
+    hidden: bool = False
+    storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
+    connect: Connect | None = field(default=None, repr=False, compare=False)
 
-    def named(self, origin: str) -> "Objects":
-        """Return the same objects under a name that stays the same wherever they are."""
-        return replace(self, prefix=origin, origin=origin)
+    template_fields: ClassVar[tuple[str, ...]] = ("address", "name", "exclude", "storage_options")
+
+    def _check(self) -> None:
+        if hasattr(self.address, "protocol"):  # a path of Airflow, or of universal_pathlib
+            self._set(address=str(self.address))
+        self._set(exclude=patterns_of("exclude", self.exclude))
+        check_flag("hidden", self.hidden)
+        matching(self.exclude)
+        options: object = self.storage_options
+        if not (isinstance(options or {}, Mapping) or is_template(options)):
+            raise ConfigurationError.expected("storage_options", "a mapping", options)
+        if not is_template(self.address):
+            _globbing(_StorePlace.of(self.address).pattern)
+
+    def _default_name(self) -> str:
+        if is_template(self.address) or is_template(self.storage_options):
+            return "objects"
+        place = _StorePlace.of(self.address)
+        name = f"{place.shown}/{place.pattern}" if place.pattern else place.shown
+        named = {*_identifying(self.storage_options or {}), *_in_the_environment(place.protocol)}
+        store = " ".join(sorted(named))
+        return f"{name} [{store}]" if store else name
 
     def gone_reason(self, key: str) -> str:
         """Return why the object with a key did not come."""
-        name = key.removeprefix(f"{self.prefix}/")
-        left_out = self._ignores is not None and self._ignores(name)
-        left_out = left_out or (self._matches is not None and not self._matches(name))
-        hidden = _is_hidden(name) and not self._hidden
-        return "excluded" if left_out or hidden else "missing"
+        listed = self._listing()
+        return "excluded" if listed.leaves_out(key) else "missing"
 
-    def __iter__(self) -> Iterator[File | Skipped]:
+    def items(self, memory: Memory | None = None) -> "Iterator[File | Skipped]":  # noqa: ARG002 - as others
+        """Yield a `File` for each object, and a `Skipped` for what is left out."""
+        yield from self._listing().items(self.connect or self._connecting())
+
+    def _listing(self) -> "_Listing":
+        place = _StorePlace.of(self.address)
+        hide = _Hiding(place.secrets | _secrets(self.storage_options or {}))
+        takes_hidden = self.hidden or is_hidden(place.pattern)
+        taking = _globbing(place.pattern), matching(self.exclude), takes_hidden
+        return _Listing(place.shown, *taking, hide)
+
+    def _connecting(self) -> Connect:
+        require("Objects", "objects", "fsspec")
+        from fsspec import get_filesystem_class
+
+        place = _StorePlace.of(self.address)
         try:
-            store, root = self._connect()
+            kind = get_filesystem_class(place.protocol)
+        except (ImportError, ValueError) as error:
+            raise ConfigurationError.of(
+                "address", f"{place.shown} cannot be reached: {error}"
+            ) from None
+
+        def connect() -> tuple[Any, str]:
+            options = self.storage_options or {}
+            given = {**kind._get_kwargs_from_urls(place.base), **options}  # noqa: SLF001 - as fsspec does
+            # A new instance, so that no listing of an earlier run is used.
+            return kind(**given, skip_instance_cache=True), str(kind._strip_protocol(place.base))  # noqa: SLF001 - as above
+
+        return connect
+
+
+def _globbing(pattern: str) -> Callable[[str], object] | None:
+    try:
+        return re.compile(expression(f"/{pattern}")).fullmatch if pattern else None
+    except re.error as error:
+        raise ConfigurationError.of("address", f"{pattern} cannot be used: {error.msg}") from None
+
+
+def _identifying(options: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what says which store is meant, and no secret."""
+    for name, value in options.items():
+        if isinstance(value, Mapping):
+            yield from _identifying(value) if _OF_THE_STORE.fullmatch(name) else ()
+        elif name == "connection_string" and isinstance(value, str):
+            yield from _AZURE.findall(value)
+        elif _OF_THE_STORE.fullmatch(name) and isinstance(value, str | int | os.PathLike):
+            yield f"{name}={_without_login(name, str(value))}"
+
+
+def _in_the_environment(protocol: str) -> Iterator[str]:
+    for variable in _VARIABLES.get(protocol, ()):
+        if value := os.environ.get(variable):
+            yield _without_login(variable, value)
+
+
+def _without_login(name: str, value: str) -> str:
+    """Return the place that an option names: no login, no query, and a path as a whole one."""
+    if "://" in value:
+        parts = urlsplit(value)
+        return parts._replace(
+            netloc=parts.netloc.rpartition("@")[2], query="", fragment=""
+        ).geturl()
+    return os.path.abspath(value) if name in ("fo", "archive") else value  # noqa: PTH100 - no IO
+
+
+@dataclass(frozen=True)
+class _Listing:
+    """The objects below an address, and what is taken of them."""
+
+    address: str
+    matches: Callable[[str], object] | None
+    ignores: Callable[[str], bool] | None
+    hidden: bool
+    hide: Callable[[str], str]
+
+    def leaves_out(self, name: str) -> bool:
+        """Return whether a filter leaves an object out."""
+        if self.ignores is not None and self.ignores(name):
+            return True
+        if self.matches is not None and not self.matches(name):
+            return True
+        return is_hidden(name) and not self.hidden
+
+    def items(self, connect: Connect) -> "Iterator[File | Skipped]":
+        """Yield what the store lists."""
+        try:
+            store, root = connect()
             store.invalidate_cache()  # the caller's store may hold an older listing
             flat = _lists_all_at_once(store)
             yield from (self._at_once if flat else self._by_folder)(store, root)
         except Exception as error:  # noqa: BLE001 - each store has its own errors
             yield self._unlisted(self.address, error)
 
-    def _at_once(self, store: Any, root: str) -> Iterator[File | Skipped]:
+    def _at_once(self, store: Any, root: str) -> "Iterator[File | Skipped]":
         """Take one listing of everything, a thousand objects per request."""
         infos = store.find(root, detail=True)
         if not infos:  # such a store has no folders, so an empty one does not exist
@@ -187,7 +232,7 @@ class Objects:
         for path in list(infos):
             yield from self._taken(store, root, infos.pop(path), now)
 
-    def _by_folder(self, store: Any, root: str) -> Iterator[File | Skipped]:
+    def _by_folder(self, store: Any, root: str) -> "Iterator[File | Skipped]":
         """List one folder after the other.
 
         fsspec's own `find` silently skips a folder that cannot be read.
@@ -210,9 +255,9 @@ class Objects:
                 if info["type"] == "directory" and not info.get("islink"):
                     relative = _below(root, str(info["name"])).rstrip("/")
                     itself = _below(folder, str(info["name"])).strip("/") == ""
-                    if itself or (self._ignores and self._ignores(f"{relative}/")):
+                    if itself or (self.ignores and self.ignores(f"{relative}/")):
                         continue
-                    if _is_hidden(relative) and not self._hidden:
+                    if is_hidden(relative) and not self.hidden:
                         yield Skipped(relative, "it is hidden")
                     else:
                         folders.append(str(info["name"]))
@@ -222,18 +267,22 @@ class Objects:
 
     def _taken(
         self, store: Any, root: str, info: dict[str, Any], now: float
-    ) -> Iterator[File | Skipped]:
+    ) -> "Iterator[File | Skipped]":
+        from pydantic import ValidationError
+
+        from knowledge_bot.ingest._items import File
+
         path = str(info["name"])
         relative = _below(root, path)
         if info["type"] == "directory" or path.endswith("/"):  # a folder, as an object of no bytes
             return
         single = not relative  # the address is that of an object
         name = relative or path.rstrip("/").rpartition("/")[2]
-        if not single and self._matches is not None and not self._matches(name):
+        if not single and self.matches is not None and not self.matches(name):
             return
-        if self._ignores is not None and self._ignores(name):
+        if self.ignores is not None and self.ignores(name):
             return
-        if not (single or self._hidden) and _is_hidden(name):
+        if not (single or self.hidden) and is_hidden(name):
             yield Skipped(name, "it is hidden")
             return
         if info["type"] != "file" or info.get("islink"):
@@ -242,12 +291,12 @@ class Objects:
             return
         address = self.address if single else f"{self.address}/{name}"
         token = _token(info)
-        read = partial(_Reading, store, path, token, info.get("size"), self._hide)
+        read = partial(_Reading, store, path, token, info.get("size"), self.hide)
         try:
             yield File(
                 path=address,
                 name=name,
-                key=address if self.prefix == self.address else f"{self.prefix}/{name}",
+                key=name,
                 version=token if token and _is_settled(info, now) else None,
                 open=cast("Callable[[], BinaryIO]", read),
             )
@@ -258,7 +307,7 @@ class Objects:
     def _unlisted(self, address: str, error: Exception) -> Skipped:
         return Skipped(
             address,
-            f"it cannot be listed: {self._hide(_detail(error))}",
+            f"it cannot be listed: {self.hide(_detail(error))}",
             invalid=True,
             partial=True,
         )
@@ -382,7 +431,7 @@ class _StorePlace:
         if "::" in rest:
             raise ConfigurationError.of("address", "chained protocols cannot be used")
         if protocol in ("http", "https"):  # its pages cannot be listed
-            raise ConfigurationError.of("address", "for pages use from_urls or from_sitemap")
+            raise ConfigurationError.of("address", "for pages use Urls or Sitemap")
         if re.search(r"\?[^/?*]*=", rest):
             # The message does not quote it: it may be a signature.
             raise ConfigurationError.of(
@@ -399,7 +448,7 @@ class _StorePlace:
         return cls(
             protocol,
             f"{protocol}://{base}",
-            f"{protocol}://{host}{slash}{path}".rstrip("/"),
+            f"{protocol}://{f'{host}{slash}{path}'.rstrip('/')}",
             pattern,
             frozenset(_of_user(user)),
         )
@@ -421,7 +470,7 @@ class _Hiding:
 def _secrets(options: Mapping[str, Any]) -> set[str]:
     found: set[str] = set()
     for name, value in options.items():
-        is_secret = bool(_SECRET.search(str(name)))
+        is_secret = bool(SECRET.search(str(name)))
         if isinstance(value, Mapping):
             found |= _secrets({f"{name if is_secret else ''}.{key}": value[key] for key in value})
         elif isinstance(value, list | tuple):
@@ -454,10 +503,6 @@ def _below(root: str, path: str) -> str:
     """Return a path relative to another; some stores begin paths with a slash, some do not."""
     inner, outer = path.lstrip("/"), root.strip("/")
     return inner[len(outer) :].removeprefix("/") if inner.startswith(outer) else inner
-
-
-def _is_hidden(relative: str) -> bool:
-    return any(part.startswith(HIDDEN) for part in relative.split("/"))
 
 
 def _token(info: Mapping[str, Any]) -> str | None:

@@ -1,0 +1,286 @@
+"""Pages of a list: a sitemap, a feed, or addresses in lines."""
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from knowledge_bot.errors import ConfigurationError
+from knowledge_bot.ingest._listings import Skipped
+from knowledge_bot.origins._lines import OfLines
+from knowledge_bot.origins._origin import (
+    Memory,
+    NoMemory,
+    Origin,
+    check_expression,
+    check_flag,
+    check_number,
+    holds_login,
+    is_template,
+    is_web_address,
+    skipped_address,
+)
+
+if TYPE_CHECKING:
+    from knowledge_bot.ingest._items import WebPage
+    from knowledge_bot.origins._pages import FetchedPage, PageReader
+
+# Bytes that are read of a page.
+_LARGEST = 5_000_000
+# Unanswered requests in a row after which the other pages of a host are left alone.
+_FAILURES = 10
+
+
+@dataclass(frozen=True)
+class ComparedPages(Origin):
+    """Pages that are read, if that is wanted, to see whether they changed.
+
+    Attributes:
+        compare: what a change of a page is seen by.
+        ignore: a regular expression for what does not count in a main text.
+        reread: whether to read pages that their servers say are unchanged.
+        rate: the most requests per second.
+        allow_private: whether public pages may lead to private addresses.
+    """
+
+    _: KW_ONLY
+    compare: Literal["content", "lastmod"] | None = "lastmod"
+    ignore: str | None = None
+    reread: bool = False
+    rate: float = 2.0
+    allow_private: bool = False
+
+    _ways: ClassVar[tuple[str | None, ...]] = ("content", "lastmod")
+
+    def _check(self) -> None:
+        super()._check()
+        if self.compare not in self._ways:
+            shown = f"expected 'content' or 'lastmod', not {self.compare!r}"
+            raise ConfigurationError.of("compare", shown)
+        check_number("rate", self.rate, 0.001)
+        check_flag("allow_private", self.allow_private)
+        check_flag("reread", self.reread)
+        check_expression("ignore", self.ignore)
+
+    def _compared(
+        self, pages: "Iterator[WebPage | Skipped]", named_by: str, memory: Memory | None
+    ) -> "Iterator[WebPage | Skipped]":
+        """Yield pages with their versions, each once it was read.
+
+        `named_by` is the address of the list; what stands in the caller's own file or list is as
+        good as given by the caller.
+        """
+        from knowledge_bot.origins._fetching import PoliteFetcher
+        from knowledge_bot.origins._pages import PageReader
+
+        fetcher = PoliteFetcher(named_by, self.rate, allow_private=self.allow_private)
+        reader = PageReader(
+            fetcher,
+            compare=self.compare or "content",
+            memory=memory or NoMemory(),
+            largest=_LARGEST,
+            documents=None,
+            ignore=self.ignore,
+            reread=self.reread,
+        )
+        unanswered = Counter[str]()
+        with closing(fetcher):
+            for page in pages:
+                if isinstance(page, Skipped):
+                    yield page
+                    continue
+                if not named_by:
+                    fetcher.begin_at(page.url)
+                yield _compared(page, reader, unanswered)
+
+
+@dataclass(frozen=True)
+class _Document(ComparedPages):
+    """A document that lists pages."""
+
+    address: str
+
+    template_fields: ClassVar[tuple[str, ...]] = ("address", "name")
+
+    def _check(self) -> None:
+        super()._check()
+        if isinstance(self.address, os.PathLike):
+            self._set(address=os.fspath(self.address))
+        given: object = self.address
+        if is_template(given):
+            return
+        if not isinstance(given, str) or not given.strip():
+            raise ConfigurationError.of("address", f"expected an address or a path, not {given!r}")
+        if holds_login(given):
+            raise ConfigurationError.of("address", "it holds a login, which is never stored")
+        if "://" in given and not is_web_address(given):
+            shown = f"{given} is not an http:// or https:// address"
+            raise ConfigurationError.of("address", shown)
+
+    def _default_name(self) -> str:
+        is_address = is_template(self.address) or is_web_address(self.address)
+        return self.address if is_address else os.path.abspath(self.address)  # noqa: PTH100 - no IO
+
+    def items(self, memory: Memory | None = None) -> "Iterator[WebPage | Skipped]":
+        """Yield a `WebPage` for each page, and a `Skipped` for what cannot be read."""
+        is_address = is_web_address(self.address)
+        if not is_address and not Path(self.address).is_file():
+            raise ConfigurationError.of("address", f"there is no file {self.address}")
+        if self.compare == "lastmod":
+            return self._pages()
+        return self._compared(self._pages(), self.address if is_address else "", memory)
+
+    def _pages(self) -> "Iterator[WebPage | Skipped]":
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Sitemap(_Document):
+    """The pages of a sitemap, and of the sitemaps that it names.
+
+    A page is named by its address. Sitemaps may be compressed. They are fetched without the API
+    key. One over 50 MiB, or with entity declarations, is not read. A public one does not lead to
+    private addresses.
+
+    Attributes:
+        address: the sitemap's `https://` address, or the path of a file.
+        name: by default the same.
+        compare: what a change of a page is seen by: the `lastmod` in the sitemap (`lastmod`; later
+            changes of a page without one are not seen), or the page's main text (`content`; each
+            page is read, as by `Site`).
+        ignore: what does not count in a main text, and
+        reread: whether to read pages that their servers say are unchanged; see `Site`.
+        rate: the most pages read per second.
+        allow_private: whether a public sitemap or page may lead to private addresses.
+
+    Raises:
+        ConfigurationError: an argument cannot be used; from `items`, that there is no such file.
+    """
+
+    def _pages(self) -> "Iterator[WebPage | Skipped]":
+        from knowledge_bot.origins._documents import opening
+        from knowledge_bot.origins._sitemap import sitemap_pages
+
+        with opening(self.address, allow_private=self.allow_private) as open_document:
+            yield from sitemap_pages(self.address, open_document)
+
+
+@dataclass(frozen=True)
+class Feed(_Document):
+    """The pages that a feed links to (RSS, Atom or RDF), in its order.
+
+    A page is named by its title. The feed is fetched without the API key. One over 50 MiB, or with
+    entity declarations, is not read. Its old entries are not gone.
+
+    Attributes:
+        address: the feed's `https://` address, or the path of a file.
+        name: by default the same.
+        compare: what a change of a page is seen by: the time in the feed (`lastmod`; later changes
+            of a page without one are not seen), or the page's main text (`content`; each page is
+            read, as by `Site`).
+        ignore: what does not count in a main text, and
+        reread: whether to read pages that their servers say are unchanged; see `Site`.
+        rate: the most pages read per second.
+        allow_private: whether a public feed or page may lead to private addresses.
+
+    Raises:
+        ConfigurationError: an argument cannot be used; from `items`, that there is no such file.
+    """
+
+    @property
+    def whole(self) -> bool:
+        """False: a feed has its latest entries only."""
+        return False
+
+    def _pages(self) -> "Iterator[WebPage | Skipped]":
+        from knowledge_bot.origins._feed import feed_pages
+
+        return feed_pages(self.address, allow_private=self.allow_private)
+
+
+@dataclass(frozen=True)
+class Urls(OfLines, ComparedPages):
+    """The pages of a list with one address per line; a page is named by its address.
+
+    Empty lines and lines that begin with `#` are left out. A line that is not a web address, or
+    cannot be read, is a `Skipped`.
+
+    Attributes:
+        source: a path, `-` for standard input, an open file, or the addresses themselves.
+        name: by default the file's path. Without one, nothing of a pipe or a list is ever gone.
+        compare: what a change of a page is seen by: its main text (`content`), or the time that its
+            server states (`lastmod`). Each page is read for that, as by `Site`. By default no page
+            is read, and later changes are not seen.
+        ignore: what does not count in a main text, and
+        reread: whether to read pages that their servers say are unchanged; see `Site`.
+        rate: the most pages read per second.
+        allow_private: whether a public page may redirect to a private address.
+
+    Raises:
+        ConfigurationError: an argument cannot be used; from `items`, that the file cannot be
+            opened, or that the lines can be read only once and have been.
+    """
+
+    _: KW_ONLY
+    compare: Literal["content", "lastmod"] | None = None
+
+    _ways: ClassVar[tuple[str | None, ...]] = (None, "content", "lastmod")
+
+    def items(self, memory: Memory | None = None) -> "Iterator[WebPage | Skipped]":
+        """Yield a `WebPage` for each line."""
+        pages = self._pages(self._numbered())
+        return pages if self.compare is None else self._compared(pages, "", memory)
+
+    def _pages(self, lines: Iterator[tuple[int, bytes]]) -> "Iterator[WebPage | Skipped]":
+        from knowledge_bot.ingest._items import WebPage
+
+        for number, line in lines:
+            address = line.decode("utf-8", "replace").strip()
+            if not address.startswith("#"):
+                yield skipped_address(address, f"{self._label}, line {number}") or WebPage(
+                    name=address, url=address
+                )
+
+
+def _compared(
+    page: "WebPage", reader: "PageReader", unanswered: Counter[str]
+) -> "WebPage | Skipped":
+    """Return a page with its version, or a `Skipped` with the reason why it cannot be read.
+
+    Without its version the page would count as changed, so it is not sent.
+    """
+    from knowledge_bot.origins._addresses import site
+    from knowledge_bot.origins._documents import UnreadableError
+    from knowledge_bot.origins._fetching import UnreachableError
+    from knowledge_bot.origins._pages import NoPageError
+
+    host = site(page.url)
+    if unanswered[host] >= _FAILURES:
+        reason = f"it was not read, since {_FAILURES} requests in a row to its host had no answer"
+        return Skipped(page.url, reason, invalid=True, gone="unread")
+    before, unanswered[host] = unanswered[host], 0
+    try:
+        return _followed(page.url, reader).item(page.url, page.name)
+    except NoPageError as error:
+        return Skipped(page.url, str(error), invalid=True, gone=error.gone or "unread")
+    except UnreadableError as error:
+        if isinstance(error, UnreachableError):
+            unanswered[host] = before + 1
+        return Skipped(page.url, str(error), invalid=True, gone="unread")
+
+
+def _followed(url: str, reader: "PageReader") -> "FetchedPage":
+    """Return a page, following redirects; what is remembered is the first address's."""
+    from knowledge_bot.origins._pages import Moved, NoPageError
+    from knowledge_bot_web.fetching import REDIRECTS
+
+    at: Any = None
+    for _ in range(REDIRECTS + 1):
+        found = reader.read(url, at)
+        if not isinstance(found, Moved):
+            return found
+        at = found.to
+    raise NoPageError(f"it redirects more than {REDIRECTS} times")
