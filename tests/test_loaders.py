@@ -54,7 +54,10 @@ def test_llama_index_s_reader_of_a_directory_loads_only_what_changed(send, tmp_p
 
 def test_llama_index_s_reader_of_texts_is_taken(send):
     documents = StringIterableReader().load_data(["Nine to five.", "Closed."])
-    assert [item.name for item in Loader(documents).items()] == ["Nine to five.", "Closed."]
+    assert [item.name for item in Loader(documents, name="texts").items()] == [
+        "Nine to five.",
+        "Closed.",
+    ]
     for created in (2, 0):
         documents = StringIterableReader().load_data(["Nine to five.", "Closed."])
-        assert send(Loader(documents)).created == created
+        assert send(Loader(documents, name="texts")).created == created

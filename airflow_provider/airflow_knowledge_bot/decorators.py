@@ -9,7 +9,7 @@ from airflow_knowledge_bot.operators.ingest import KnowledgeBotIngestOperator
 from airflow.sdk.bases.decorator import DecoratedOperator, TaskDecorator, task_decorator_factory
 from airflow.sdk.definitions.context import context_merge
 
-from airflow_knowledge_bot.functions import call_with_context, check_synchronous
+from airflow_knowledge_bot.functions import call_with_context, check_synchronous, name_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -91,5 +91,6 @@ class _IngestTask(DecoratedOperator, KnowledgeBotIngestOperator):
         def items() -> Any:
             return call_with_context(function, context, arguments, jinja_env=self.get_template_env)
 
+        items.__name__ = name_of(function)  # for the log
         self.origin = items
         return KnowledgeBotIngestOperator.execute(self, context)

@@ -51,7 +51,7 @@ KnowledgeBotCreateWebpageSourceOperator(
 ingest("urls", origin=Urls("{{ ['https://x.example/1', 'https://x.example/2'] }}"),
     collections="{{ params.cols }}")
 ingest("items", origin="{{ [{'name': 'n', 'content': 'c'}] }}")
-ingest("upstream", origin=Urls(upstream(["https://x.example/3"]), name="pages"))
+ingest("given", origin=Urls(upstream(["https://x.example/3"]), name="pages"))
 ingest("wrong", origin=Site("{{ params.tide }}"))
 """
 
@@ -61,7 +61,7 @@ def test_texts_of_templates_are_lists_and_mappings_where_these_are_meant(dags, g
     states = {name: task.state for name, task in done.tasks.items()}
     assert states == dict.fromkeys(states, "success") | {"wrong": "failed"}, done.log
     assert "'high' is not an http:// or https:// address" in done.log
-    assert (done.tasks["urls"].xcom["created"], done.tasks["upstream"].xcom["created"]) == (2, 1)
+    assert (done.tasks["urls"].xcom["created"], done.tasks["given"].xcom["created"]) == (2, 1)
     sent = [request.value for request in good.requests]
     mapped = next(one for one in sent if one.get("headers"))
     assert (mapped["collections"], mapped["headers"]) == (

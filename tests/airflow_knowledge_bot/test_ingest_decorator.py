@@ -75,7 +75,7 @@ def test_what_a_function_yields_or_returns_is_ingested(dags, good, ledger, body)
     assert run.state == "success", run.log
     assert names(good) == ["a", "b"]
     assert all(one.value["collections"] == ["col_1"] for one in good.requests)
-    assert "Ingesting function " in run.log
+    assert "Ingesting items of the function 'feed' into col_1" in run.log
 
 
 @pytest.mark.parametrize(

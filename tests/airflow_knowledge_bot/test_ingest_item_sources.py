@@ -445,7 +445,9 @@ def test_what_cannot_be_used_is_named_before_anything_is_sent(
 
 
 def test_an_origin_that_renders_to_nothing_is_named(good):
-    operator = KnowledgeBotIngestOperator(task_id="i", ledger_conn_id="ledger", origin=HOURS)
+    operator = KnowledgeBotIngestOperator(
+        task_id="i", ledger_conn_id="ledger", origin=HOURS, collections="col_1"
+    )
     operator.origin = None
     with pytest.raises(AirflowFailException, match="is empty once it is rendered"):
         operator.execute({"ti": None})

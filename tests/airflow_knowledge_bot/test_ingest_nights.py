@@ -103,9 +103,9 @@ def test_a_thousand_failures_are_twenty_lines_and_a_number(dags, good, caplog):
 
 
 def test_secrets_in_a_place_s_address_are_not_logged(dags, good):
-    done = dags.run(dags.load("ingest(sitemap='https://me:word-7@127.0.0.1:9/m.xml?key=word-7')"))
+    done = dags.run(dags.load("ingest(origin=Sitemap('https://127.0.0.1:9/m.xml?key=word-7'))"))
     start = next(line for line in lines(done.log, "info") if line.startswith("Ingesting"))
-    assert "sitemap https://127.0.0.1:9/m.xml into" in start
+    assert "Sitemap https://127.0.0.1:9/m.xml into" in start
     assert "word-7" not in start
 
 

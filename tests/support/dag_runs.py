@@ -19,7 +19,7 @@ from datetime import datetime, timedelta
 from airflow.sdk import DAG, Asset, AssetAlias, ObjectStoragePath, task
 from airflow_knowledge_bot.operators import KnowledgeBotIngestOperator
 from knowledge_bot.ingest import File, Skipped, Text, WebPage
-from knowledge_bot.origins import Folder, Loader, Site, Sql, Urls
+from knowledge_bot.origins import Folder, Loader, Site, Sitemap, Sql, Urls
 
 def ingest(task_id="ingest", **options):
     given = {"collections": "col_1", "ledger_conn_id": "ledger"} | options

@@ -15,6 +15,7 @@ from airflow_knowledge_bot.functions import (
     call_with_context,
     check_function,
     check_synchronous,
+    name_of,
 )
 from airflow_knowledge_bot.hooks import KnowledgeBotHook
 from airflow_knowledge_bot.places import without_secrets
@@ -217,12 +218,13 @@ class KnowledgeBotIngestOperator(ServiceTask, BaseOperator):
             ledger = ledger_of(self.ledger_conn_id)
             with hook.get_conn() as client, _connections_of_items():
                 origin = self._origin(context)
-                route = client.base_url, tuple(sorted(collections)), origin.name
+                known_by = origin.name if getattr(origin, "whole", True) else None
+                route = client.base_url, tuple(sorted(collections)), known_by
                 tries = RunCounts(context, ledger, route)
                 progress = ProgressLog(self.log, tries)
                 self.log.info(
                     "Ingesting %s into %s at %s; ledger %s of the connection %r.",
-                    f"{type(self.origin).__name__} {_label(origin.name)}",
+                    _described(self.origin, origin.name),
                     ", ".join(collections),
                     client.base_url,
                     ledger,
@@ -418,6 +420,14 @@ def _connections_of_items() -> Iterator[None]:
             f"The code that yields the items asks for a connection that does not exist: "
             f"{str(error).rstrip('. ')}. The items before it were sent."
         ) from error
+
+
+def _described(given: Any, name: str) -> str:
+    if callable(given):
+        return f"items of the function {name_of(given)!r}"
+    if isinstance(given, list | tuple):
+        return f"{len(given):,} items"
+    return f"{type(given).__name__} {_label(name)}"
 
 
 def _label(item: object) -> str:

@@ -52,11 +52,15 @@ class OriginItems(Iterable[Any]):
         return known is not None and bool(known(key.removeprefix(self._prefix)))
 
     def __iter__(self) -> Iterator[Any]:
-        return map(self._with_origin, self.of.items(_Memory(self.store, self.of.name)))
+        memory = _Memory(self.store, self.of.name)
+        for item in self.of.items(memory):
+            if isinstance(item, WebPage):
+                memory.remember(item)
+            yield self._with_origin(item)
 
     @property
     def _prefix(self) -> str:
-        return f"{self.of.name}/"
+        return "" if self.origin is None else f"{self.of.name}/"
 
     def _with_origin(self, item: Any) -> Any:
         if isinstance(item, WebPage):
@@ -99,7 +103,12 @@ class _Memory:
             self._store.remember(self._about, (note or "").encode())
 
     def recall(self, key: str) -> str | None:
-        return dict(self.entries()).get(key)
+        found = self._store.recall(key) if self._store is not None else None
+        return found.decode("utf-8", "replace") if found else None
+
+    def remember(self, page: WebPage) -> None:
+        if self._store is not None and page.version:
+            self._store.remember(page.identity, page.version.encode())
 
     def entries(self) -> Iterable[tuple[str, str | None]]:
         return () if self._store is None else self._store.versions()

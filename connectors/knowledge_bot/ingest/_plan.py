@@ -675,7 +675,9 @@ def _if_unchanged(job: Job, row: Row) -> Row | None:
     if row.digest == job.digest:
         return row
     known = row.version.split(_SEPARATOR) if row.version else []
-    kept = (page.model_copy(update={"version": version}) for version in (*known, None))
+    kept = (
+        page.model_copy(update={"version": version, "digest": None}) for version in (*known, None)
+    )
     if row.digest not in (each.content_digest() for each in kept):
         return None  # its address, its headers or its version changed
     if page.version is None or _instant(page.version) in map(_instant, known):

@@ -445,7 +445,7 @@ def test_two_loaders_with_the_same_sources_are_two_by_their_origins(send, ledger
 
 
 def test_the_origin_of_the_run_is_the_one_that_counts(send, ledger):
-    for given in (None, "other"):
+    for given in ("one", "other"):
         rows = Rows(table(1), key="id", text="body", name=given)
         send(rows, ledger=ledger, origin="articles")
     (entry,) = ledger.entries()
@@ -477,7 +477,7 @@ def test_what_can_be_taken_only_once_says_so(send):
     for found, what in (
         (Rows(iter(table(1, 2)), key="id", text="body", name="rows"), "rows"),
         (Urls(iter(["https://h.example/a"])), "lines"),
-        (Loader(iter([SimpleNamespace(page_content="x")])), "documents"),
+        (Loader(iter([SimpleNamespace(page_content="x")]), name="docs"), "documents"),
     ):
         assert send(found).created >= 1
         with pytest.raises(ConfigurationError, match=f"^{what}: "):
