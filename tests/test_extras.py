@@ -49,7 +49,7 @@ NEEDS = [
         "gateway",
     ),
     (
-        "from knowledge_bot.ingest import Objects; Objects('s3://bucket/docs')",
+        "from knowledge_bot.origins import Objects; next(Objects('s3://bucket/docs').items())",
         "fsspec",
         "Objects",
         "objects",

@@ -68,7 +68,8 @@ EXTRAS = {
         (
             "import airflow_knowledge_bot.operators, airflow_knowledge_bot.sensors, "
             "airflow_knowledge_bot.triggers, airflow_knowledge_bot.decorators; "
-            "from knowledge_bot.ingest import Ledger, Feed, ingest"
+            "from knowledge_bot.ingest import Ledger, ingest; "
+            "from knowledge_bot.origins import Feed"
         ),
         "trafilatura langchain_core llama_index",
     ),
@@ -95,7 +96,10 @@ EXTRAS = {
         "airflow langchain_core llama_index openai trafilatura",
     ),
     "ingest": (
-        "from knowledge_bot.ingest import Ledger, Feed, Site, ingest",
+        (
+            "from knowledge_bot.ingest import Ledger, ingest; "
+            "from knowledge_bot.origins import Feed, Folder, Site, Sql"
+        ),
         "airflow click fastapi fsspec langchain_core llama_index psycopg rich watchfiles",
     ),
     "langchain": (
@@ -116,8 +120,9 @@ EXTRAS = {
     ),
     "objects": (
         (
-            "from knowledge_bot.ingest import Ledger, Objects, ingest; "
-            "Objects('memory://bucket/docs/**')"
+            "from knowledge_bot.ingest import Ledger, ingest; "
+            "from knowledge_bot.origins import Objects; "
+            "next(Objects('memory://bucket/docs/**').items())"
         ),
         "airflow boto3 click fastapi langchain_core llama_index s3fs",
     ),
