@@ -6,6 +6,7 @@ folder; which conversation a list goes on in, in `knowledge_bot/test_conversatio
 
 import asyncio
 import copy
+import itertools
 import json
 import pickle
 import re
@@ -516,7 +517,7 @@ def test_a_function_that_finds_no_question_is_an_error_before_anything_is_sent(
 # Tools --------------------------------------------------------------------------------------------
 
 NAMED = {
-    "bot_1": ("Handbook", "ask_handbook"),
+    "bot_1": ("Handbook", "ask_1"),
     "bot_2": ("Café Köln", "ask_cafe_koln"),
     "bot_3": ("手册", "ask_3"),
     "bot_4": ("Handbook", "ask_4"),
@@ -533,6 +534,18 @@ def test_bots_in_any_script_have_names_that_models_take_and_that_differ():
     assert all(re.fullmatch(r"ask_[a-zA-Z0-9_-]{1,60}", name) for name in names)
     assert len(set(names[: len(bots)])) == len(bots)
     assert {"ask_cafe", "ask_r_d_hours"} <= {*names, tool_name("Café")}
+
+
+def test_a_name_is_the_same_bots_in_whatever_order_a_service_lists_them():
+    named = {"a": "HR (staff)", "b": "HR: staff", "c": "b", "d": "d_2", "D_2": "x", "B": "hr staff"}
+    bots = [Bot(id=f"bot_{bot}", name=name) for bot, name in named.items()]
+    names = {
+        frozenset(zip([bot.id for bot in order], tool_names(order), strict=True))
+        for order in itertools.permutations(bots)
+    }
+    assert len(names) == 1
+    assert len({name for _, name in next(iter(names))}) == len(bots)
+    assert "ask_hr_staff" not in {name for _, name in next(iter(names))}
 
 
 def langchain_names(client):

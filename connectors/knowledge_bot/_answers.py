@@ -8,6 +8,7 @@ with the names.
 """
 
 import re
+import unicodedata
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,6 +30,18 @@ _REFUSAL: Final = re.compile(
     r"|\bthere (?:is|was) no information\b",
     re.IGNORECASE,
 )
+
+_BLANK: Final = re.compile(r"[^\S\r\n\v\f\x1c-\x1e\x85\u2028\u2029]")
+
+
+def alike(text: str) -> str:
+    """Return a text so that those that read alike are alike: in NFC, each blank a space."""
+    return _BLANK.sub(" ", unicodedata.normalize("NFC", text))
+
+
+def folded(text: str) -> str:
+    """Return what is `alike`, and without a difference of capitals: ß is ss."""
+    return alike(alike(text).casefold())
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +122,12 @@ class Answer:
         return tuple(filter(None, (name.strip() for name in self.sources.split(", "))))
 
     def names(self, source: str) -> bool:
-        """Return whether the answer names a source; capitals do not matter."""
-        name = source.strip().lower()
+        """Return whether the answer names a source; neither capitals nor normal forms matter."""
+        name = folded(source.strip())
         if self.listed is not None:
-            return name in (one.strip().lower() for one in self.listed)
+            return name in (folded(one.strip()) for one in self.listed)
         # A name may hold a comma itself, so the list is not cut at commas.
-        return f", {name}, " in f", {self.sources.lower()}, "
+        return f", {name}, " in f", {folded(self.sources)}, "
 
     @property
     def refuses(self) -> bool:

@@ -191,7 +191,7 @@ async def test_bots_of_one_name_have_tools_of_their_own():
     with service.standing_in():
         async with connected() as client:
             named = {name for name in await tools_of(client) if name.startswith("ask_")}
-            assert named == {"ask_bot", "ask_guide", "ask_b2", "ask_der_gastgeber_sud"}
+            assert named == {"ask_bot", "ask_a1", "ask_b2", "ask_der_gastgeber_sud"}
             answered = await client.call_tool("ask_b2", {"question": QUESTION})
             assert answered.structured_content["answer"] == "At ten."
             ambiguous = await client.call_tool("ask_bot", {"bot": "Guide", "question": QUESTION})

@@ -3,6 +3,7 @@
 import hashlib
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -21,18 +22,31 @@ _TAKEN: Final = "ask_bot"
 
 
 def tool_names(bots: Iterable["Bot"]) -> list[str]:
-    """Return a different name for each bot's tool: by the bot's name, or else by its id."""
-    taken = {_TAKEN}
-    names = []
-    for bot in bots:
-        name = tool_name(bot.name)
-        if name in taken or not _latin(bot.name):
-            name = tool_name(bot.id.removeprefix("bot_"))
-        while name in taken:
-            name = f"{name[: _LONGEST - 6]}_{len(taken)}"
-        taken.add(name)
-        names.append(name)
-    return names
+    """Return a different name for each bot's tool: by the bot's name, or else by its id.
+
+    Where names clash, all of them carry ids, so that a name is the same bot's in whatever order a
+    service lists them.
+    """
+    ways = [_ways(bot) for bot in bots]
+    taken = [0] * len(ways)  # which of its ways each bot takes
+    while True:
+        names = [way[at] for way, at in zip(ways, taken, strict=True)]
+        seen = Counter([_TAKEN, *names])
+        clashing = [
+            at for at, name in enumerate(names) if seen[name] > 1 and taken[at] < len(ways[at]) - 1
+        ]
+        if not clashing:
+            return names
+        for at in clashing:
+            taken[at] += 1
+
+
+def _ways(bot: "Bot") -> list[str]:
+    """Return the names that a bot's tool may have, the last of which is nobody else's."""
+    by_id = tool_name(bot.id.removeprefix("bot_"))
+    digest = hashlib.sha256(bot.id.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    by_name = [tool_name(bot.name)] if _latin(bot.name) else []
+    return [*by_name, by_id, f"{by_id[: _LONGEST - 9]}_{digest}"]
 
 
 def tool_name(subject: str) -> str:

@@ -16,7 +16,7 @@ from pydantic import (
     model_validator,
 )
 
-from knowledge_bot._answers import Answer
+from knowledge_bot._answers import Answer, alike, folded
 from knowledge_bot._extras import require
 from knowledge_bot.errors import ConfigurationError
 
@@ -51,7 +51,8 @@ class Question(BaseModel, frozen=True, extra="forbid"):
     """A question, and what must hold of the answer: everything that is given.
 
     `contains`, `contains_any`, `excludes` and `equals` look at the answer as it came, with the list
-    of sources behind it.
+    of sources behind it. Texts that read alike are alike: an accent as a character of its own
+    (Unicode's normal forms), a no-break space.
 
     Attributes:
         ask: the question, as it is sent.
@@ -171,7 +172,7 @@ class Question(BaseModel, frozen=True, extra="forbid"):
         shown = _short(self.matches)
         try:
             # `concurrent` lets other threads run meanwhile.
-            found = pattern.search(text, timeout=_SECONDS_TO_MATCH, concurrent=True)
+            found = pattern.search(alike(text), timeout=_SECONDS_TO_MATCH, concurrent=True)
         except TimeoutError:
             return (
                 f"could not be matched with /{shown}/ within {_SECONDS_TO_MATCH:g} s: the "
@@ -180,7 +181,7 @@ class Question(BaseModel, frozen=True, extra="forbid"):
         return "" if found else f"does not match /{shown}/"
 
     def _folded(self, text: str) -> str:
-        return text if self.case_sensitive else text.lower()
+        return alike(text) if self.case_sensitive else folded(text)
 
 
 # What a question expects, beside `refuses`.
@@ -232,7 +233,8 @@ def _compiled(expression: str, *, case_sensitive: bool) -> Any:
     import regex
 
     try:
-        return regex.compile(expression, 0 if case_sensitive else regex.IGNORECASE)
+        flags = 0 if case_sensitive else regex.IGNORECASE | regex.FULLCASE
+        return regex.compile(alike(expression), flags)
     except (regex.error, OverflowError, RecursionError, MemoryError) as error:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
         raise ValueError(f"{_short(expression)!r} is not a regular expression: {reason}") from None

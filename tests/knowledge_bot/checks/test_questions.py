@@ -1,5 +1,7 @@
 """What must hold of an answer, and what is said where it does not."""
 
+import unicodedata
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -7,7 +9,7 @@ from pydantic import ValidationError
 
 from in_process import OnAPort
 from knowledge_bot import Client, Message
-from knowledge_bot._answers import Answer
+from knowledge_bot._answers import Answer, alike, folded
 from knowledge_bot.checks import Question, check
 from knowledge_bot.testing import NOT_FOUND
 
@@ -48,6 +50,30 @@ HOURS = "We open on Saturday at 9:30.\n\nSources: hours.md, Prices, fees and fin
 )
 def test_all_that_is_given_must_hold(expected, reason):
     assert Question(ask="When?", **expected).unmet(HOURS) == reason
+
+
+ALIKE = [
+    ("The caf\u00e9 costs.", "cafe\u0301"),
+    ("Die STRASSE ist lang.", "Stra\u00dfe"),
+    ("It costs 36\u00a0euros.", "36 euros"),
+    ("It costs 36\u202feuros.", "36\u00a0euros"),
+    ("\u00c5ngstr\u00f6m", "\u212bngstro\u0308m"),
+    (
+        "\u03a3\u03af\u03c3\u03c5\u03c6\u03bf\u03c2",
+        "\u03a3\u0399\u0301\u03a3\u03a5\u03a6\u039f\u03a3",
+    ),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), [*ALIKE, *(pair[::-1] for pair in ALIKE[-1:])])
+def test_what_reads_alike_is_alike(one, other):
+    text = f"{one}\n\nSources: a, {other}.md, b"
+    source = f"{unicodedata.normalize('NFD', other)}.md"
+    expected = {"contains": other, "contains_any": other, "matches": other, "sources": source}
+    assert Question(ask="?", **expected).unmet(text) == ""
+    assert Question(ask="?", equals=one).unmet(unicodedata.normalize("NFD", one)) == ""
+    assert Question(ask="?", excludes=other).unmet(text) != ""
+    assert Question(ask="?", contains="a b").unmet("a\nb") != ""
 
 
 @pytest.mark.parametrize(
@@ -142,9 +168,9 @@ TEXTS = st.text(min_size=1, max_size=20)
 def test_plain_texts_are_judged_as_python_does(text, value):
     answer = Answer(text)
     exact = Question(ask="?", contains=value, case_sensitive=True)
-    assert (exact.unmet(answer) == "") == (value in text)
+    assert (exact.unmet(answer) == "") == (alike(value) in alike(text))
     any_case = Question(ask="?", contains=value)
-    assert (any_case.unmet(answer) == "") == (value.lower() in text.lower())
+    assert (any_case.unmet(answer) == "") == (folded(value) in folded(text))
     assert (Question(ask="?", excludes=value).unmet(answer) == "") == (any_case.unmet(answer) != "")
 
 
