@@ -9,25 +9,25 @@ import inspect
 import json
 import logging
 import re
-import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
+from copy import deepcopy
 from dataclasses import replace
 from itertools import dropwhile, islice
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
-from weakref import WeakKeyDictionary
 
+from anyio import create_memory_object_stream, create_task_group
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 from mcp import MCPError
 from mcp.server import MCPServer
-from mcp.server.caching import CacheHint
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.mcpserver import Context
-from mcp.server.mcpserver.exceptions import ResourceError, ToolError
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.stdio import stdio_server
 from mcp.server.streamable_http import (
     GET_STREAM_KEY,
     EventCallback,
@@ -35,9 +35,13 @@ from mcp.server.streamable_http import (
     EventStore,
 )
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.shared.message import SessionMessage
 from mcp.types import (
     INVALID_PARAMS,
+    INVALID_REQUEST,
+    PARSE_ERROR,
     CallToolResult,
+    ErrorData,
     JSONRPCError,
     JSONRPCMessage,
     JSONRPCResponse,
@@ -46,7 +50,7 @@ from mcp.types import (
     Tool,
     ToolAnnotations,
 )
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, ValidationError
 
 from knowledge_bot import (
     AsyncClient,
@@ -61,6 +65,7 @@ from knowledge_bot.adapters.retrieval import Answer
 from knowledge_bot.adapters.tools import tool_names
 from knowledge_bot.conversations import Said
 from knowledge_bot_gateway._gate import bearer, caller_of
+from knowledge_bot_gateway._memory import Memory
 from knowledge_bot_gateway._service import Upstream, told
 from knowledge_bot_gateway._sources import citations
 
@@ -75,9 +80,10 @@ _MOST_BOT_TOOLS: Final = 10
 # How many conversations are listed at most; a model has no use for more.
 _MOST_CONVERSATIONS: Final = 200
 
-# Seconds for which the list of bots is cached, here and by clients.
+# Seconds for which the list of bots is cached, here and by clients, and of how many callers.
 _FRESH: Final = 60.0
-_LISTS: Final = ("tools/list", "resources/list", "resources/templates/list", "prompts/list")
+_FOR_A_MINUTE: Final = {"ttl_ms": int(_FRESH * 1000), "cache_scope": "private"}
+_MOST_LISTS: Final = 1000
 
 # How many messages of streams are kept, for clients whose connection broke.
 _MOST_EVENTS: Final = 2000
@@ -90,16 +96,17 @@ _INSTRUCTIONS: Final = (
     "was cancelled may have been asked."
 )
 
-_READING: Final = ToolAnnotations(
-    read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=True
-)
+
+def _hints(*, reads: bool, repeats: bool) -> ToolAnnotations:
+    return ToolAnnotations(
+        read_only_hint=reads, destructive_hint=False, idempotent_hint=repeats, open_world_hint=True
+    )
+
+
+_READING: Final = _hints(reads=True, repeats=True)
 # A question adds a message to a conversation, but does not change what bots know.
-_ASKING: Final = ToolAnnotations(
-    read_only_hint=True, destructive_hint=False, idempotent_hint=False, open_world_hint=True
-)
-_WRITING: Final = ToolAnnotations(
-    read_only_hint=False, destructive_hint=False, idempotent_hint=False, open_world_hint=True
-)
+_ASKING: Final = _hints(reads=True, repeats=False)
+_WRITING: Final = _hints(reads=False, repeats=False)
 
 _Question = Annotated[str, Field(description="The question, in whole sentences.")]
 _ConversationId = Annotated[
@@ -203,9 +210,6 @@ def create_mcp_server(upstream: Upstream, *, allow_writes: bool = False) -> MCPS
         version=__version__,
         log_level="WARNING",
         subscriptions=False,  # the service reports no changes (interface section 6)
-        cache_hints={
-            each: CacheHint(ttl_ms=int(_FRESH * 1000), scope="private") for each in _LISTS
-        },
         middleware=[callers],
     )
     callers.server = server
@@ -302,20 +306,6 @@ def _add_reading(server: MCPServer[None], upstream: Upstream, callers: "_Callers
             newest = (await upstream.visible(client, newest, caller=callers.caller))[:limit]
             return ConversationList(conversations=_named(newest), more=len(found) - len(newest))
 
-    @server.resource("knowledge-bot://bots", title="Bots", mime_type="application/json")
-    async def bots() -> str:
-        """The bots that can be asked."""
-        with _tool_errors(ResourceError):
-            return _json(await callers.bots(fresh=True))
-
-    @server.resource(
-        "knowledge-bot://collections", title="Collections", mime_type="application/json"
-    )
-    async def collections() -> str:
-        """The collections of sources."""
-        async with _requesting(upstream, ResourceError):
-            return _json(await callers.client.list_collections())
-
 
 def _add_writing(server: MCPServer[None], upstream: Upstream, callers: "_Callers") -> None:
     names = Annotated[str, Field(description="What the source is called.")]
@@ -353,7 +343,7 @@ def _add_writing(server: MCPServer[None], upstream: Upstream, callers: "_Callers
 
 
 class _Callers:
-    """Middleware of the MCP server: the key of each message, and a tool for each bot.
+    """Middleware of the MCP server: whose each message is, and a tool for each bot.
 
     A bot's tool is `ask_bot` with the bot filled in. The tools depend on the key, so they are
     listed and called here, and the server does not know them.
@@ -364,7 +354,7 @@ class _Callers:
     def __init__(self, upstream: Upstream) -> None:
         self._upstream = upstream
         self._request: ContextVar[Request | None] = ContextVar("request", default=None)
-        self._bots: WeakKeyDictionary[AsyncClient, tuple[float, list[Bot]]] = WeakKeyDictionary()
+        self._bots: Memory[list[Bot]] = Memory(_MOST_LISTS, _FRESH)
 
     async def __call__(
         self, ctx: ServerRequestContext[Any, Any], call_next: CallNext
@@ -374,20 +364,12 @@ class _Callers:
         try:
             if ctx.method == "prompts/get":  # there are none, and the library logs a traceback
                 raise MCPError(INVALID_PARAMS, "There are no prompts here.")
+            if ctx.method == "tools/list":
+                listed = ListToolsResult(tools=await self._listed())
+                return listed.model_copy(update=_FOR_A_MINUTE)
             if ctx.method == "tools/call":
                 return await self._call(ctx, call_next)
-            result = await call_next(ctx)
-            if ctx.method == "tools/list" and result is not None:
-                listed = (
-                    result
-                    if isinstance(result, ListToolsResult)
-                    else ListToolsResult.model_validate(result, by_name=True, by_alias=True)
-                )
-                tools = await self._offered(listed.tools)
-                if not (ctx.params or {}).get("cursor"):
-                    tools += self._of_bots(await self._tools(), tools)
-                return listed.model_copy(update={"tools": tools})
-            return result
+            return await call_next(ctx)
         finally:
             self._request.reset(token)
 
@@ -408,17 +390,16 @@ class _Callers:
         return "" if request is None else caller_of(request.scope)
 
     async def bots(self, *, fresh: bool = False) -> list[Bot]:
-        """Return the bots, from the cache unless `fresh`.
+        """Return the bots, as they were a minute ago at most unless `fresh`.
 
         Raises:
             KnowledgeBotError: they cannot be listed.
         """
-        client = self.client
-        at, found = self._bots.get(client, (0.0, []))
-        if fresh or time.monotonic() - at > _FRESH:
+        found = None if fresh else self._bots.find(self.caller, "")
+        if found is None:
             async with self._upstream.limits():
-                found = await client.list_bots()
-            self._bots[client] = time.monotonic(), found
+                found = await self.client.list_bots()
+            self._bots.keep(self.caller, "", found)
         return found
 
     async def bot_id(self, bot: str) -> str:
@@ -439,8 +420,20 @@ class _Callers:
             )
         return called[0]
 
-    async def _tools(self) -> dict[str, Bot]:
-        """Return the bots by the names of their tools; empty if there are too many."""
+    async def _listed(self) -> list[Tool]:
+        """Return the tools: without `passages` at the service, none that searches."""
+        tools = await self.server.list_tools()
+        try:
+            async with self._upstream.limits():
+                searches = "passages" in await self.client.extensions()
+        except KnowledgeBotError as error:
+            _log.warning("It is not known whether the service can search: %s", error)
+            searches = False
+        offered = [tool for tool in tools if searches or tool.name not in _SEARCHING]
+        return [*offered, *(tool for tool, _ in (await self._of_bots(tools)).values())]
+
+    async def _of_bots(self, tools: Sequence[Tool]) -> dict[str, tuple[Tool, Bot]]:
+        """Return the tools of single bots, by their names; none if there are too many."""
         try:
             found = await self.bots()
         except KnowledgeBotError as error:
@@ -448,18 +441,20 @@ class _Callers:
             return {}
         if len(found) > _MOST_BOT_TOOLS:
             return {}
-        return dict(zip(tool_names(found), found, strict=True))
+        general = next(tool for tool in tools if tool.name == "ask_bot")
+        described = self._upstream.description_of
+        named = zip(tool_names(found), found, strict=True)
+        return {name: (_tool_of(bot, name, general, described(bot)), bot) for name, bot in named}
 
     async def _call(
         self, ctx: ServerRequestContext[Any, Any], call_next: CallNext
     ) -> HandlerResult:
         params = ctx.params or {}
-        name, arguments = params.get("name"), params.get("arguments") or {}
-        tools = {tool.name: tool for tool in await self.server.list_tools()}
-        tool, bot = tools.get(str(name)), None
-        if tool is None and str(name).startswith(_ASK):
-            bot = (await self._tools()).get(str(name))
-            tool = None if bot is None else _tool_of(bot, str(name), tools["ask_bot"], None)
+        name, arguments = str(params.get("name")), params.get("arguments") or {}
+        tools = await self.server.list_tools()
+        tool, bot = next((tool for tool in tools if tool.name == name), None), None
+        if tool is None and name.startswith("ask_"):
+            tool, bot = (await self._of_bots(tools)).get(name, (None, None))
         if tool is not None and (problem := _misfit(tool.input_schema, arguments)):
             text = f"{name}: {problem}. Nothing was done (delivery: not_delivered)."
             return CallToolResult(content=[TextContent(type="text", text=text)], is_error=True)
@@ -467,23 +462,6 @@ class _Callers:
             called = {"name": "ask_bot", "arguments": {**arguments, "bot": bot.id}}
             ctx = replace(ctx, params={**params, **called})
         return await call_next(ctx)
-
-    async def _offered(self, tools: Sequence[Tool]) -> list[Tool]:
-        """Return the tools that the service can do: without `passages`, nothing can be searched."""
-        try:
-            async with self._upstream.limits():
-                searches = "passages" in await self.client.extensions()
-        except KnowledgeBotError as error:
-            _log.warning("It is not known whether the service can search: %s", error)
-            searches = False
-        return [tool for tool in tools if searches or tool.name not in _SEARCHING]
-
-    def _of_bots(self, bots: Mapping[str, Bot], tools: Sequence[Tool]) -> list[Tool]:
-        general = next((tool for tool in tools if tool.name == "ask_bot"), None)
-        if general is None:
-            return []
-        described = self._upstream.description_of
-        return [_tool_of(bot, name, general, described(bot)) for name, bot in bots.items()]
 
 
 def _url_of(passage: Passage) -> str:
@@ -509,17 +487,13 @@ def _misfit(schema: Mapping[str, Any], arguments: Any) -> str:
 # Characters of what does not fit, which holds the value.
 _MOST_SAID: Final = 500
 
-_ASK: Final = "ask_"
 _SEARCHING: Final = ("search", "fetch")
 
 
-def _without_bot(schema: Mapping[str, Any]) -> dict[str, Any]:
-    properties = {key: one for key, one in schema.get("properties", {}).items() if key != "bot"}
-    required = [key for key in schema.get("required", []) if key != "bot"]
-    return {**schema, "properties": properties, "required": required}
-
-
 def _tool_of(bot: Bot, name: str, general: Tool, described: str | None) -> Tool:
+    schema = deepcopy(general.input_schema)
+    del schema["properties"]["bot"]
+    schema["required"].remove("bot")
     about = f"{described.rstrip('.')}. " if described else ""
     return general.model_copy(
         update={
@@ -527,7 +501,7 @@ def _tool_of(bot: Bot, name: str, general: Tool, described: str | None) -> Tool:
             "title": f"Ask {bot.name}",
             "description": f"{about}Ask the bot {bot.name!r} a question, which it answers from its "
             "sources. A call that was cancelled may have been asked.",
-            "input_schema": _without_bot(general.input_schema),
+            "input_schema": schema,
         }
     )
 
@@ -541,6 +515,41 @@ def sessions_of(server: MCPServer[None], most_bytes: int) -> StreamableHTTPSessi
     """
     lowlevel = server._lowlevel_server  # noqa: SLF001 - its own way takes one store for all sessions
     return _Sessions(app=lowlevel, max_request_body_size=most_bytes)
+
+
+async def run_over_stdio(server: MCPServer[None]) -> None:
+    """Serve one client over stdin and stdout; each line that cannot be read is answered."""
+    lowlevel = server._lowlevel_server  # noqa: SLF001 - its own way says nothing of such lines
+    options = lowlevel.create_initialization_options()
+    readable, reading = create_memory_object_stream[SessionMessage | Exception](0)
+
+    async def read() -> None:
+        async with readable:
+            async for line in lines:
+                if not isinstance(line, ValidationError):
+                    await readable.send(line)
+                elif (answer := _unreadable(line.errors()[0])) is not None:
+                    await answers.send(SessionMessage(answer))
+
+    async with stdio_server() as (lines, answers), create_task_group() as tasks:
+        tasks.start_soon(read)
+        await lowlevel.run(reading, answers, options)
+
+
+def _unreadable(why: Mapping[str, Any]) -> JSONRPCError | None:
+    """Return the answer to a line that is no message; None to an empty one."""
+    given = why["input"]
+    is_json = why["type"] != "json_invalid"
+    if isinstance(given, str) and not is_json:
+        if not given.strip():
+            return None
+        with suppress(ValueError, RecursionError):
+            given = json.loads(given.lstrip("\ufeff"))
+    identity = given.get("id") if isinstance(given, dict) else None
+    code, what = (INVALID_REQUEST, "a message") if is_json else (PARSE_ERROR, "JSON in UTF-8")
+    error = ErrorData(code=code, message=f"The line is not {what}. Nothing was done.")
+    known = identity if type(identity) in (int, str) else None
+    return JSONRPCError(jsonrpc="2.0", id=known, error=error)
 
 
 _Kept: TypeAlias = OrderedDict[str, tuple["_Events", str, JSONRPCMessage | None]]
@@ -614,7 +623,7 @@ _LISTED: Final = re.compile("unknown_(bot|collection|conversation)")
 
 
 @contextmanager
-def _tool_errors(kind: type[ToolError] | type[ResourceError] = ToolError) -> Iterator[None]:
+def _tool_errors() -> Iterator[None]:
     """Turn the core's errors into tool errors that say whether the service may have acted."""
     try:
         yield
@@ -622,7 +631,7 @@ def _tool_errors(kind: type[ToolError] | type[ResourceError] = ToolError) -> Ite
         text, passing = told(error), str(error.may_pass).lower()
         if listed := _LISTED.fullmatch(getattr(error, "code", None) or ""):
             text += f" `list_{listed[1]}s` lists them"
-        raise kind(f"{text} (delivery: {error.delivery}; may_pass: {passing})") from None
+        raise ToolError(f"{text} (delivery: {error.delivery}; may_pass: {passing})") from None
     except BaseException as cancelled:
         # A cancelled request gets no answer. The client's note says what was in flight.
         for note in getattr(cancelled, "__notes__", []):
@@ -631,17 +640,11 @@ def _tool_errors(kind: type[ToolError] | type[ResourceError] = ToolError) -> Ite
 
 
 @asynccontextmanager
-async def _requesting(
-    upstream: Upstream, kind: type[ToolError] | type[ResourceError] = ToolError
-) -> AsyncIterator[None]:
-    with _tool_errors(kind):
+async def _requesting(upstream: Upstream) -> AsyncIterator[None]:
+    with _tool_errors():
         async with upstream.limits():
             yield
 
 
 def _named(found: Sequence[Bot | Collection | Conversation]) -> list[Named]:
     return [Named(id=one.id, name=one.name) for one in found]
-
-
-def _json(found: Sequence[Bot | Collection]) -> str:
-    return json.dumps([one.model_dump() for one in _named(found)], ensure_ascii=False)

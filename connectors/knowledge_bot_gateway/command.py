@@ -295,8 +295,10 @@ def _listener(host: str, port: int) -> Any:
         ) from None
 
 
-async def _over_stdio(upstream: "Upstream", server: "MCPServer[Any]") -> None:
+async def _over_stdio(upstream: "Upstream", server: "MCPServer[None]") -> None:
+    from knowledge_bot_gateway._mcp import run_over_stdio
+
     try:
-        await server.run_stdio_async()
+        await run_over_stdio(server)
     finally:
         await upstream.aclose()
