@@ -69,7 +69,7 @@ def create_app(
             app.include_router(routes, dependencies=[_KEY])
     if sessions is not None:
         app.router.routes.append(Route("/mcp", sessions.asgi_app))
-    _problems.install(app)
+    _problems.install(app, own_key=not upstream.passes_keys_through)
     app.add_middleware(Once)
     app.add_middleware(Gate, admission=admission)
     if admission.origins:
@@ -98,11 +98,10 @@ def _models(upstream: Upstream) -> APIRouter:
         request: Request,
     ) -> dict[str, Any]:
         """Describe one bot."""
-        found = await bots(upstream, request)
-        for one in found:
-            if one.id == id:
-                return _model(upstream, one)
-        raise no_such_model(id)
+        found = {one.id: one for one in await bots(upstream, request)}
+        if id not in found:
+            raise no_such_model(id)
+        return _model(upstream, found[id])
 
     return routes
 

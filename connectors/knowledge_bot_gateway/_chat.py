@@ -21,12 +21,10 @@ from knowledge_bot_gateway._messages import (
     BotRequest,
     ask,
     encoded,
-    last_of_the_user,
     respond,
-    role_of,
-    text_of,
+    said_in,
 )
-from knowledge_bot_gateway._problems import invalid, unsupported
+from knowledge_bot_gateway._problems import invalid
 from knowledge_bot_gateway._service import Upstream
 from knowledge_bot_gateway._sources import citations
 
@@ -60,14 +58,6 @@ class ChatCompletionRequest(BotRequest):
     messages: list[dict[str, Any]] = Field(min_length=1)
     stream_options: _StreamOptions | None = None
     stop: str | list[str] | None = Field(None, description="Texts before which the answer is cut.")
-    functions: list[Any] | None = None
-    function_call: Any = None
-    n: int | None = None
-    logprobs: bool | None = None
-    response_format: dict[str, Any] | None = None
-    modalities: list[str] | None = None
-    audio: dict[str, Any] | None = None
-    web_search_options: dict[str, Any] | None = None
 
 
 def router(upstream: Upstream) -> APIRouter:
@@ -101,11 +91,7 @@ async def _asking(
     if (reply := chore_reply(body.messages)) is not None:
         return _Completion(body, _of_nobody(reply), reply)
     stops = _stops(body)
-    asks = last_of_the_user(body.messages)
-    messages = [
-        _said(message, index, asks=index == asks) for index, message in enumerate(body.messages)
-    ]
-    named = body.named
+    messages, named = said_in(body.messages, "messages"), body.named
     if named is not None:
         # A caller who names the conversation states that it has the earlier messages.
         messages = _since_the_last_answer(messages)
@@ -117,21 +103,6 @@ def _of_nobody(answer: str) -> Message:
     """An answer that no bot gave: it has no conversation."""
     now = int(time.time() * 1000)
     return Message(id=f"msg_{now}", answer=answer, conversation_id="", created_at=now)
-
-
-def _said(message: Mapping[str, Any], index: int, *, asks: bool) -> Said:
-    place = f"messages[{index}]"
-    role = role_of(message, place)
-    if message.get("tool_calls") or message.get("function_call"):
-        raise unsupported(f"{place}.tool_calls", "bots only read text")
-    if message.get("content") is None and role != "assistant":
-        raise invalid(f"{place}.content: expected a text.", f"{place}.content", "invalid_type")
-    name = message.get("name")
-    return Said(
-        role,
-        text_of(message.get("content"), f"{place}.content", ("text", "refusal"), asks=asks),
-        name if isinstance(name, str) else None,
-    )
 
 
 def _since_the_last_answer(messages: list[Said]) -> list[Said]:

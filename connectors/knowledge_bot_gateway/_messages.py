@@ -13,16 +13,14 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from knowledge_bot import APIError, Bot, ConfigurationError, KnowledgeBotError
-from knowledge_bot.conversations import ROLES, ForkError, OnFork, Reply, Said, placeholder
-from knowledge_bot.transcripts import Role
+from knowledge_bot.conversations import ROLES, OnFork, Reply, Said, placeholder
 from knowledge_bot_gateway._gate import bearer, caller_of
 from knowledge_bot_gateway._problems import (
     ErrorEnvelope,
     Problem,
-    fault,
     invalid,
     no_such_model,
-    problem_of,
+    problem_from,
     unsupported,
 )
 from knowledge_bot_gateway._service import Upstream
@@ -38,7 +36,7 @@ ERRORS: Final[dict[int | str, dict[str, Any]]] = {
 class BotRequest(BaseModel):
     """What both kinds of requests share; parameters without effect are accepted."""
 
-    model_config = ConfigDict(strict=True, extra="ignore", hide_input_in_errors=True)
+    model_config = ConfigDict(strict=True, extra="allow", hide_input_in_errors=True)
 
     model: str = Field(description="A bot's id, as listed by GET /v1/models.")
     stream: bool | None = None
@@ -48,8 +46,6 @@ class BotRequest(BaseModel):
     conversation: str | dict[str, Any] | None = Field(
         None, description="A conversation to continue: its id, or an object with its `id`."
     )
-    tools: list[Any] | None = None
-    tool_choice: Any = None
 
     @model_validator(mode="before")
     @classmethod
@@ -77,6 +73,10 @@ class BotRequest(BaseModel):
                 raise invalid("metadata.conversation_id: expected a string.", "metadata")
         return None if named is None else str(named)
 
+    def given(self, name: str, default: Any = None) -> Any:
+        """Return a parameter that has no effect, or that no bot supports."""
+        return (self.model_extra or {}).get(name, default)
+
     def refuse_others(self, allowed: Mapping[str, tuple[Any, ...]]) -> None:
         """Refuse parameters that bots do not support.
 
@@ -86,7 +86,7 @@ class BotRequest(BaseModel):
             Problem: there is another value.
         """
         for name, values in allowed.items():
-            value = getattr(self, name)
+            value = self.given(name)
             if value is not None and value not in values:
                 raise unsupported(
                     name,
@@ -108,58 +108,56 @@ NO_TOOLS: Final[Mapping[str, tuple[Any, ...]]] = {
 }
 
 
-def text_of(content: Any, place: str, texts: Sequence[str], *, asks: bool) -> str:
-    """Return the text of a message's content.
+_TEXTS: Final = ("input_text", "output_text", "text", "refusal")
 
-    `texts` are the types of parts that are texts. What `asks` the question has to be text;
-    elsewhere a placeholder stands for what is not.
+
+def said_in(items: Sequence[Mapping[str, Any]], place: str) -> list[Said]:
+    """Return what a list of messages says; its question, the user's last, has to be text.
 
     Raises:
-        Problem: it is neither, or the question contains something other than text.
+        Problem: a message cannot be read, or the question contains something other than text.
     """
+    asks = max((at for at, one in enumerate(items) if one.get("role") == "user"), default=-1)
+    return [_said(item, f"{place}[{at}]", asks=at == asks) for at, item in enumerate(items)]
+
+
+def _said(item: Mapping[str, Any], place: str, *, asks: bool) -> Said:
+    if (kind := item.get("type", "message")) != "message":
+        raise unsupported(f"{place}.type", f"{str(kind)[:40]!r} is not supported; give messages")
+    if item.get("tool_calls") or item.get("function_call"):
+        raise unsupported(f"{place}.tool_calls", "bots only read text")
+    role, content, name = item.get("role"), item.get("content"), item.get("name")
+    if not isinstance(role, str) or role not in ROLES:
+        known = ", ".join(ROLES)
+        raise invalid(f"{place}.role: expected one of {known}.", f"{place}.role", "invalid_value")
+    if content is None and role == "assistant":
+        content = ""
+    text = _text_of(content, f"{place}.content", asks=asks)
+    return Said(ROLES[role], text, name if isinstance(name, str) else None)
+
+
+def _text_of(content: Any, place: str, *, asks: bool) -> str:
     if isinstance(content, str):
         return content
-    if content is None:
-        return ""
     if not isinstance(content, list):
         raise invalid(f"{place}: expected a string or a list of parts.", place, "invalid_type")
     return "\n\n".join(
-        _text_of_part(part, f"{place}[{index}]", texts, asks=asks)
-        for index, part in enumerate(content)
+        _text_of_part(part, f"{place}[{index}]", asks=asks) for index, part in enumerate(content)
     )
 
 
-def last_of_the_user(messages: Sequence[Mapping[str, Any]]) -> int:
-    """Return the position of the question among messages; -1 if the user says nothing."""
-    return max((at for at, one in enumerate(messages) if one.get("role") == "user"), default=-1)
-
-
-def _text_of_part(part: Any, place: str, texts: Sequence[str], *, asks: bool) -> str:
+def _text_of_part(part: Any, place: str, *, asks: bool) -> str:
     kind = part.get("type") if isinstance(part, dict) else None
     if not isinstance(kind, str):
         raise invalid(f"{place}: expected an object with a type.", place, "invalid_type")
-    if kind not in texts and not asks:
+    if kind not in _TEXTS and not asks:
         return placeholder(kind, part.get("filename")).strip()
-    if kind not in texts:
+    if kind not in _TEXTS:
         raise unsupported(f"{place}.type", f"{kind[:40]!r} is not supported; bots only read text")
     text = part.get("refusal" if kind == "refusal" else "text")
     if not isinstance(text, str):
         raise invalid(f"{place}.text: expected a string.", f"{place}.text", "invalid_type")
     return text
-
-
-def role_of(message: Mapping[str, Any], place: str) -> Role:
-    """Return a message's role.
-
-    Raises:
-        Problem: the role is unknown.
-    """
-    role = message.get("role")
-    if not isinstance(role, str) or role not in ROLES:
-        raise invalid(
-            f"{place}.role: expected one of {', '.join(ROLES)}.", f"{place}.role", "invalid_value"
-        )
-    return ROLES[role]
 
 
 async def ask(
@@ -175,40 +173,36 @@ async def ask(
 
     Raises:
         ForkError: the list is a fork, and `on_fork` is "error"; nothing was sent.
-        Problem: the request failed; it says whether the service may have acted.
+        Problem: there is no such bot.
+        KnowledgeBotError: the request failed; it says whether the service may have acted.
     """
     try:
         client = upstream.client(bearer(request.headers))
         caller = caller_of(request.scope)
         return await upstream.ask(client, body.model, messages, named, on_fork, caller=caller)
-    except ForkError:
-        raise
-    except KnowledgeBotError as error:
+    except (APIError, ConfigurationError) as error:
         if await _is_about_a_missing_bot(upstream, request, body.model, error):
             raise no_such_model(body.model) from None
-        raise problem_of(error, own_key=not upstream.passes_keys_through) from None
+        raise
 
 
 async def bots(upstream: Upstream, request: Request) -> list[Bot]:
     """Return the bots.
 
     Raises:
-        Problem: they cannot be listed.
+        KnowledgeBotError: they cannot be listed.
     """
-    try:
-        async with upstream.limits():
-            return await upstream.client(bearer(request.headers)).list_bots()
-    except KnowledgeBotError as error:
-        raise problem_of(error, own_key=not upstream.passes_keys_through) from None
+    async with upstream.limits():
+        return await upstream.client(bearer(request.headers)).list_bots()
 
 
 async def _is_about_a_missing_bot(
     upstream: Upstream, request: Request, model: str, error: KnowledgeBotError
 ) -> bool:
     """Return whether an error came because the bot does not exist; may list the bots."""
-    if isinstance(error, ConfigurationError) and error.argument == "bot_id":
+    if getattr(error, "argument", None) == "bot_id":
         return True
-    if not isinstance(error, APIError) or error.status_code not in (400, 404):
+    if getattr(error, "status_code", None) not in (400, 404):
         return False
     try:
         found = await upstream.client(bearer(request.headers)).list_bots()
@@ -282,7 +276,7 @@ async def respond(
         end: what ends the stream.
 
     Raises:
-        Problem: the request failed, and no stream had begun.
+        Exception: the request failed, and no stream had begun.
     """
     if not body.stream:
         return JSONResponse((await asking).whole())
@@ -298,7 +292,7 @@ async def respond(
         try:
             yield event_text(task.result().events())
         except Exception as error:  # noqa: BLE001 - the stream has begun, whatever it is
-            problem = error if isinstance(error, Problem) else fault(request.scope, error)
+            problem = problem_from(request, error)
             request.state.status = problem.status_code
             yield event_text([failed(problem)])
         yield end

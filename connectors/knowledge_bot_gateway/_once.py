@@ -19,6 +19,7 @@ from hashlib import blake2b
 from typing import Any, Final
 
 from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from knowledge_bot_gateway._gate import caller_of
@@ -94,11 +95,11 @@ class Once:
             await self._app(scope, receive, send)
             return
         try:
-            body = await _body(receive)
+            body = await Request(scope, receive).body()
         except Problem as problem:
             await problem.response(scope, receive, send)
             return
-        if body is None:
+        except ClientDisconnect:
             return
         if scope["path"] == "/mcp" and not _is_call(body):
             await self._app(scope, _replaying(body, receive), send)
@@ -186,18 +187,6 @@ def _replaying(body: bytes, receive: Receive | None = None) -> Receive:
         return await never
 
     return replayed
-
-
-async def _body(receive: Receive) -> bytes | None:
-    """Return a request's body; None if the client has gone."""
-    parts = list[bytes]()
-    while True:
-        message = await receive()
-        if message["type"] != "http.request":
-            return None
-        parts.append(message.get("body", b""))
-        if not message.get("more_body", False):
-            return b"".join(parts)
 
 
 async def _gone(receive: Receive) -> None:

@@ -168,41 +168,43 @@ _OF_STATUS: Final = {
 }
 
 
-def install(app: FastAPI) -> None:
-    """Make an application answer every error in this format."""
-    app.add_exception_handler(Problem, _of_problem)
-    app.add_exception_handler(HTTPException, _of_http)
-    app.add_exception_handler(RequestValidationError, _of_validation)
-    app.add_exception_handler(Exception, _of_fault)
+def install(app: FastAPI, *, own_key: bool) -> None:
+    """Make an application answer every error in this format; see `problem_of` for `own_key`."""
+
+    async def answer(request: Request, error: Exception) -> JSONResponse:
+        return problem_from(request, error).response
+
+    app.state.own_key = own_key
+    for kind in (KnowledgeBotError, HTTPException, RequestValidationError, Exception):
+        app.add_exception_handler(kind, answer)
 
 
-async def _of_problem(_request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, Problem)  # noqa: S101 - Starlette hands over what was registered
-    return error.response
+def problem_from(request: Request, error: Exception) -> Problem:
+    """Return the response to whatever a request ended in."""
+    match error:
+        case Problem():
+            return error
+        case KnowledgeBotError():
+            return problem_of(error, own_key=request.app.state.own_key)
+        case HTTPException():
+            message = _OF_FRAMEWORK.get(error.status_code, error.detail)
+            return Problem(error.status_code, message, headers=error.headers)
+        case RequestValidationError():
+            return _of_validation(request, error)
+    return fault(request.scope, error)
 
 
-async def _of_http(_request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, HTTPException)  # noqa: S101 - as above
-    message = _OF_FRAMEWORK.get(error.status_code, error.detail)
-    return Problem(error.status_code, message, headers=error.headers).response
-
-
-async def _of_validation(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, RequestValidationError)  # noqa: S101 - as above
+def _of_validation(request: Request, error: RequestValidationError) -> Problem:
     if request.method == "POST" and "json" not in request.headers.get("content-type", "").lower():
         message = "The request body has to come with Content-Type: application/json."
-        return invalid(f"{message} Nothing was sent.", None, "invalid_content_type").response
+        return Problem(415, f"{message} Nothing was sent.", code="invalid_content_type")
     first: Any = error.errors()[0]
     place = ".".join(str(step) for step in first["loc"] if step not in ("body", "query"))
     if first["type"] == "json_invalid":
-        return invalid("The request body is not JSON. Nothing was sent.").response
+        return invalid("The request body is not JSON. Nothing was sent.")
     # The value is never quoted: it may be long, secret or not text.
     message = f"{place or 'The request body'}: {first['msg']}. Nothing was sent."
-    return invalid(message, place or None, "invalid_type").response
-
-
-async def _of_fault(request: Request, error: Exception) -> JSONResponse:
-    return fault(request.scope, error).response
+    return invalid(message, place or None, "invalid_type")
 
 
 # Errors that FastAPI and Starlette raise.

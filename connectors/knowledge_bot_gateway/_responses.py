@@ -32,10 +32,8 @@ from knowledge_bot_gateway._messages import (
     decoded,
     encoded,
     event_text,
-    last_of_the_user,
     respond,
-    role_of,
-    text_of,
+    said_in,
 )
 from knowledge_bot_gateway._problems import Problem, invalid, unsupported
 from knowledge_bot_gateway._service import Upstream
@@ -47,8 +45,6 @@ _PREFIX: Final = "resp_"
 # list is not sent as a whole anyway.
 _MOST_KEPT: Final = 500
 _MOST_CHARACTERS: Final = 200_000
-
-_TEXTS: Final = ("input_text", "output_text", "text", "refusal")
 
 _REFUSED: Final[Mapping[str, tuple[Any, ...]]] = {
     **NO_TOOLS,
@@ -66,19 +62,6 @@ class ResponseRequest(BotRequest):
     instructions: str | None = None
     previous_response_id: str | None = None
     text: dict[str, Any] | None = None
-    background: bool | None = None
-    prompt: dict[str, Any] | None = None
-    top_logprobs: int | None = None
-    max_tool_calls: int | None = None
-    reasoning: Any = None
-    temperature: Any = None
-    top_p: Any = None
-    max_output_tokens: Any = None
-    safety_identifier: str | None = None
-    prompt_cache_key: str | None = None
-    user: str | None = None
-    parallel_tool_calls: bool | None = None
-    truncation: str | None = Field(None, description="Changes nothing.")
     store: bool | None = Field(None, description="False: the response cannot be fetched.")
 
 
@@ -205,12 +188,7 @@ def _messages(body: ResponseRequest, previous: _Previous | None) -> list[Said]:
     """Return the messages, after the answer that they follow."""
     instructions = [Said("system", body.instructions)] if body.instructions else []
     given = (
-        [Said("user", body.input)]
-        if isinstance(body.input, str)
-        else [
-            _said(item, f"input[{index}]", asks=index == last_of_the_user(body.input))
-            for index, item in enumerate(body.input)
-        ]
+        [Said("user", body.input)] if isinstance(body.input, str) else said_in(body.input, "input")
     )
     if previous is None:
         return [*instructions, *given]
@@ -222,17 +200,6 @@ def _messages(body: ResponseRequest, previous: _Previous | None) -> list[Said]:
 
 def _digest(body: ResponseRequest) -> str:
     return Said("system", body.instructions).digest if body.instructions else ""
-
-
-def _said(item: Mapping[str, Any], place: str, *, asks: bool) -> Said:
-    kind = item.get("type", "message")
-    if kind != "message":
-        raise unsupported(f"{place}.type", f"{str(kind)[:40]!r} is not supported; give messages")
-    if item.get("content") is None:
-        raise invalid(f"{place}.content: expected a text.", f"{place}.content", "invalid_type")
-    return Said(
-        role_of(item, place), text_of(item["content"], f"{place}.content", _TEXTS, asks=asks)
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +241,7 @@ class _Answered:
             "error": None,
             "incomplete_details": None,
             "instructions": body.instructions,
-            "max_output_tokens": _number(body.max_output_tokens),
+            "max_output_tokens": body.given("max_output_tokens"),
             "max_tool_calls": None,
             "metadata": body.metadata or {},
             "model": body.model,
@@ -283,20 +250,20 @@ class _Answered:
             "presence_penalty": 0.0,
             "frequency_penalty": 0.0,
             "previous_response_id": body.previous_response_id,
-            "prompt_cache_key": body.prompt_cache_key,
+            "prompt_cache_key": body.given("prompt_cache_key"),
             "reasoning": {"effort": None, "summary": None},
-            "safety_identifier": body.safety_identifier,
+            "safety_identifier": body.given("safety_identifier"),
             "service_tier": "default",
             "store": body.store is not False,
-            "temperature": _number(body.temperature, 1.0),
+            "temperature": body.given("temperature", 1.0),
             "text": {"format": {"type": "text"}},
             "tool_choice": "none",
             "tools": [],
             "top_logprobs": 0,
-            "top_p": _number(body.top_p, 1.0),
+            "top_p": body.given("top_p", 1.0),
             "truncation": "disabled",
             "usage": _NO_TOKENS if done else None,
-            "user": body.user,
+            "user": body.given("user"),
         }
 
     def events(self) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -365,8 +332,3 @@ def _annotation(cited: Citation) -> dict[str, Any]:
         "start_index": cited.start,
         "end_index": cited.end,
     }
-
-
-def _number(value: Any, default: float | None = None) -> float | None:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return value if is_number else default

@@ -311,7 +311,7 @@ def test_too_many_at_once_should_come_again_and_are_not_sent(start, service):
 def test_a_body_that_does_not_come_as_json_is_refused_with_advice(http, service):
     body = b'{"model": "bot_1", "messages": [{"role": "user", "content": "x"}]}'
     result = http.post(PATH, content=body, headers={**HEADERS, "Content-Type": "text/plain"})
-    assert result.status_code == 400
+    assert result.status_code == 415
     assert result.json()["error"]["code"] == "invalid_content_type"
     assert asked(service) == []
 
