@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from knowledge_bot.transcripts import Turn, read
-from knowledge_bot_service.answers.prompts import question_in, told_in
+from knowledge_bot_service.answers.prompts import question_in, refines, told_in
 from knowledge_bot_service.config.refusals import UnknownError
 from knowledge_bot_service.config.storage import StorageError
 from knowledge_bot_service.store.database import ServiceDatabase
@@ -68,11 +68,18 @@ def asked_in(content: str, said: Sequence[Turn] = ()) -> AskedQuestion:
         The question, with as much of what was said before it as it is understood with.
     """
     transcript = read(content)
-    turns, message = (*said, *transcript.history), transcript.question
+    turns: Sequence[Turn] = (*said, *transcript.history)
+    message = transcript.question
+    asked = question_in(message)
+    if refines(message):
+        turns, said_since = _unrefined(turns)
+        if said_since:
+            asked = question_in(said_since[0])
+            message = "\n\n".join([*said_since, message])
     instructions = dict.fromkeys(turn.text for turn in turns if turn.role == "system")
     spoken = [turn for turn in turns if turn.role != "system" and turn.text.strip()]
     exchanges = [*_exchanges(spoken[-_CONTEXT_TURNS:])]
-    told, question = told_in(question_in(message))
+    told, question = told_in(asked)
     if told:
         exchanges.append(Exchange(told, ""))
     return AskedQuestion(
@@ -81,6 +88,14 @@ def asked_in(content: str, said: Sequence[Turn] = ()) -> AskedQuestion:
         before=tuple(exchanges[-CONTEXT_EXCHANGES:]),
         instructions=tuple(instructions),
     )
+
+
+def _unrefined(turns: Sequence[Turn]) -> tuple[Sequence[Turn], Sequence[str]]:
+    """The turns before the last question that asks for itself, and what was said from that on."""
+    for place in reversed(range(len(turns))):
+        if turns[place].role == "user" and not refines(turns[place].text):
+            return turns[:place], [turn.text for turn in turns[place:]]
+    return turns, ()
 
 
 def _exchanges(turns: Iterable[Turn]) -> Iterator[Exchange]:

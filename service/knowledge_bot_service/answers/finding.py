@@ -68,6 +68,11 @@ class RankedPassages:
     is_near: bool = False
     is_found: bool = False
 
+    @property
+    def best(self) -> int | None:
+        """The number of the first of them."""
+        return self.passages[0].hit.passage if self.passages else None
+
 
 class Finder:
     """Finds passages for the questions of a conversation.
@@ -122,7 +127,10 @@ class Finder:
             return found
         # Of a passage that both are about, it is the last question that a statement has to answer.
         own = Weights(self._search.count(terms.terms).idf(), terms.terms)
-        return replace(in_context, passages=[pointed(own, one) for one in in_context.passages])
+        passages = [pointed(own, one) for one in in_context.passages]
+        is_found = in_context.is_found and (found.is_found or _goes_on(asked))
+        is_found = is_found or (found.is_found and found.best == in_context.best)
+        return replace(in_context, passages=passages, is_found=is_found)
 
     def _find(
         self,
@@ -156,15 +164,29 @@ class Finder:
         yield WeightedWords(self._search.rarest(words, _REPLY_WORDS), weight * _REPLY_WEIGHT)
 
 
+def _goes_on(asked: AskedQuestion) -> bool:
+    """Whether a question speaks of what was said before it.
+
+    What the same message tells, or a turn that nobody answered, belongs to the question.
+    """
+    return points_back(asked.question) or not asked.before[-1].answer
+
+
 def _stands_alone(asked: AskedQuestion, terms: QueryTerms, found: RankedPassages) -> bool:
     """Whether what was said before could only lead away from the question.
 
-    Measured on 540 changes of subject and 235 follow-up questions: of questions that are answered
-    alone, 1 in 97 is then lost after another subject, and none of the follow-ups.
+    One that finds nothing by itself is on another subject: with what was said before, it would be
+    given the answer to something else. Only a short one that finds something may still go on, as
+    "How long is the course?" does. Measured on 540 changes of subject, 290 follow-up questions and
+    700 that no source answers: of the first, 1 in 97 is lost after another subject, and of the
+    last, none is answered that is not answered alone.
     """
     words = len(terms.terms)
-    is_enough = (found.is_near and words >= _SHORT) or (found.is_found and words == _SHORT - 1)
-    return is_enough and not points_back(asked.question)
+    if terms.is_empty or points_back(asked.question):
+        return False
+    if not found.is_near:
+        return not _goes_on(asked)
+    return words >= _SHORT or (found.is_found and words == _SHORT - 1)
 
 
 def _ends(question: str) -> str:

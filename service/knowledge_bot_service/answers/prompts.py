@@ -84,6 +84,17 @@ _FIELDS: Final = ("question", "query", "user_input", "input", "prompt", "content
 _CODE: Final = re.compile(r"(?s)```.*?(?:```|$)")
 _BESIDE: Final = re.compile(r"(?s)<(article|at|context|documents?|passages?|text)>.*?</\1>|<@\w+>")
 
+# What asks for a better answer to the question before it, from some more material.
+_REFINES: Final = re.compile(
+    r"(?i)\b(?:amend|complete|correct|enhance|extend|improve|refine|revise|rewrite|update)\b"
+    r"[^.?!\n]{0,40}\b(?:the|this|that|your|its|existing|original|previous)\b[^.?!\n]{0,30}"
+    r"\b(?:answer|reply|response)\b(?![^\n]{0,80}\?)"
+    r"|\b(?:verfeiner|verbesser|überarbeite|ergänz|aktualisier)\w*[^.?!\n]{0,60}\bantwort\b"
+    r"|\b(?:affine|améliore|complète|révise)\w*[^.?!\n]{0,60}\bréponse\b"
+    r"|\b(?:refina|mejora|revisa|actualiza|completa)\w*[^.?!\n]{0,60}\brespuesta\b"
+    r"|(?:完善|改进|优化|修改|更新)[^。？\n]{0,20}(?:回答|答案)"
+)
+
 _PIECE: Final = re.compile(r"(?<=[.!?…:])(?<!\b\w\.)\s+|(?<=[。！？：؟])\s*|\n+")
 _ASKS: Final = re.compile(r"[?？؟]\W*$|;$")
 
@@ -173,6 +184,14 @@ def question_in(message: str) -> str:
         return question_in(turn)
     found = _object(text) or _tagged(text) or _field(text) or _labelled(text) or _asked(text)
     return found or message
+
+
+def refines(message: str) -> bool:
+    """Whether a message asks nothing but a better answer to the question before it."""
+    text = message if len(message) <= 2 * _END else f"{message[:_END]}\n\n{message[-_END:]}"
+    return _REFINES.search(text) is not None and not (
+        _object(text) or _tagged(text) or _field(text) or _labelled(text)
+    )
 
 
 def told_in(question: str) -> tuple[str, str]:

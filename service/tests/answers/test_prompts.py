@@ -183,6 +183,53 @@ def test_what_is_told_around_a_question_is_what_was_said_before_it(question, tol
     assert len(asked.before) == (told and times > 1)
 
 
+@pytest.mark.parametrize(
+    "refine",
+    [
+        # LangChain's, for chat models.
+        (
+            "We have the opportunity to refine the existing answer (only if needed) with some "
+            "more context below.\n------------\n{context}\n------------\nGiven the new "
+            "context, refine the original answer to better answer the question. If the context "
+            "isn't useful, return the original answer."
+        ),
+        "Here is some more context:\n{context}\n\nRefine your previous answer if needed.",
+        "New context:\n{context}\n\nUpdate the answer above with it.",
+        "Improve your answer using these additional documents:\n{context}",
+        "Using the context below, rewrite the original answer.\n```\n{context}\n```",
+        "[Context]\n{context}\n[/Context]\nPlease revise your response.",
+        "<context>\n{context}\n</context>\nNow extend your answer with what is new.",
+        "Hier ist weiterer Kontext:\n{context}\n\nVerfeinere damit die bisherige Antwort.",
+        "Voici plus de contexte :\n{context}\n\nAméliorez la réponse existante.",
+        "以下是更多上下文：\n{context}\n请根据新的上下文完善原来的回答。",
+    ],
+)
+def test_who_asks_to_refine_an_answer_asks_the_question_before_it(refine):
+    first = [Turn("user", "When does it open?"), Turn("assistant", "At nine.")]
+    for question in (*FACTS, "And on Sundays?"):
+        said = [*first, Turn("user", question), Turn("assistant", "Nobody.")]
+        plain = asked_in(question, first)
+        refined = Turn("user", refine.replace("{context}", BRIDGE))
+        once = asked_in(render([*said, refined]))
+        assert (once.question, once.before) == (plain.question, plain.before)
+        assert all(turn.text in once.message for turn in [*said[2:], refined])
+        again = asked_in(refined.text, [*said, refined, Turn("assistant", "The state.")])
+        assert (again.question, again.before) == (plain.question, plain.before)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "How do I update my answer in the form?",
+        "Can I correct the answer that I gave?",
+        "Refine the answer.\n\nQuestion: Where is the key?",
+    ],
+)
+def test_a_question_about_answers_asks_for_itself(message):
+    said = [Turn("user", "When does it open?"), Turn("assistant", "At nine.")]
+    assert asked_in(message, said).question == question_in(message)
+
+
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize(
     "prompt",

@@ -57,14 +57,37 @@ _SMALL_TALK_SENTENCES: Final = _INTRODUCTIONS | frozenset(
         "what s up",
     }
 )
+# What a question begins with that goes on from the one before it, ...
 _GOES_ON: Final = re.compile(
-    r"(?:and|or|but|what about|how about|und|oder|et|y|e|ve|peki)\s"
-    r"(?!(?:who|what|when|where|why|how)\b)",
+    r"(?:(?:and|or|but|what about|how about|und|oder|et|y|e|ve|peki|és|entä|а|и)\s"
+    r"(?!(?:who|what|when|where|why|how)\b)|a (?:co|dla|jak|kde|kdy|na|pro|v|w)\s"
+    r"|那|那么|では|じゃあ|그럼|그러면|แล้ว)",
     re.IGNORECASE,
 )
+# ... and where it has no verb: "Until what age?", "For children?"
+_IS_PART: Final = re.compile(
+    r"(?:about|after|at|before|by|during|for|from|in|on|since|to|under|until|till|with|without"
+    r"|ab|auf|aus|bei|bis|für|gegen|im|mit|nach|ohne|seit|um|unter|von|vor|wegen|zu[mr]?"
+    r"|avec|depuis|jusqu|para|pour|sans|con|desde|hasta|fino|per)\W+(?:\w+\W+){0,2}\w+\W*",
+    re.IGNORECASE,
+)
+
+# The words of each language that stand for what was said before.
+_POINTING: Final = {
+    "en": r"its?|they|their|them|he|she|him|her|his|these|those|ones|(?:which|other|the \w+) one"
+    r"|this(?! (?:spring|summer|autumn|fall|winter|year|month|week|morning|afternoon|evening)\b)"
+    r"|(?:about|can|did|does|for|is|of|was|will|with) that|that(?=\W*$)"
+    r"|(?<!\bare )(?<!\bis )(?<!\bwas )(?<!\bwere )there(?=\W*$)",
+    "de": r"ihn|ihm|(?-i:sie|ihre?[mnrs]?)|dies\w*(?! (?:Jahr|Monat|Woche)\b)|das(?=\W*$)|dort"
+    r"|da(?:bei|durch|für|mit|nach|von|zu|r(?:an|auf|aus|in|über|unter))"
+    r"|(?:beginnt|darf|dauert|fährt|findet|gehört|gilt|hat|heißt|ist|kann|kostet|liegt|muss|wird)"
+    r" (?:er|es)",
+    "fr": r"cela|ça",
+    "es": r"eso|esto",
+    "it": r"ciò",
+}
 _POINTS_BACK: Final = re.compile(
-    r"\b(?:its?|they|their|his|them|this|these|those|he|she|him|her|es|sie|ihn|ihm|dies\w*|davon|damit|"
-    r"cela|ça|eso|esto|ciò)\b|\bthat\W*$",
+    rf"\b(?:{'|'.join(_POINTING.values())})\b|[它他她]|[呢](?=\W*$)|それ|その|그것|มัน|ล่ะ",
     re.IGNORECASE,
 )
 _WORD: Final = re.compile(r"[^\s!-/:-@\[-`{-~‘’“”…。，！？、、～·¡¿]+")
@@ -75,7 +98,8 @@ _MAX_SMALL_TALK: Final = 8
 
 def points_back(question: str) -> bool:
     """Whether a question goes on from what was said before it, or speaks of that as "it"."""
-    return bool(_GOES_ON.match(question.strip()) or _POINTS_BACK.search(question))
+    asked = question.strip()
+    return bool(_GOES_ON.match(asked) or _IS_PART.fullmatch(asked) or _POINTS_BACK.search(question))
 
 
 def small_talk(text: str) -> SmallTalk | None:
