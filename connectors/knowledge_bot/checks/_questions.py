@@ -56,6 +56,7 @@ class Question(BaseModel, frozen=True, extra="forbid"):
 
     Attributes:
         ask: the question, as it is sent.
+        after: what is asked before it, in the same conversation. These answers are not judged.
         contains: texts that all stand in the answer.
         contains_any: texts of which at least one does.
         excludes: texts of which none does.
@@ -77,6 +78,7 @@ class Question(BaseModel, frozen=True, extra="forbid"):
     """
 
     ask: NonEmpty
+    after: Texts = ()
     contains: Texts = ()
     contains_any: Texts = ()
     excludes: Texts = ()
@@ -93,6 +95,7 @@ class Question(BaseModel, frozen=True, extra="forbid"):
             self,
             *,
             ask: str,
+            after: str | Iterable[str] = (),
             contains: str | Iterable[str] = (),
             contains_any: str | Iterable[str] = (),
             excludes: str | Iterable[str] = (),
@@ -113,8 +116,9 @@ class Question(BaseModel, frozen=True, extra="forbid"):
 
     @model_validator(mode="after")
     def _check(self) -> "Question":
-        if not self.ask.strip():
-            raise ValueError("ask: is empty")
+        for name, texts in (("ask", [self.ask]), ("after", self.after)):
+            if not all(text.strip() for text in texts):
+                raise ValueError(f"{name}: is empty")
         if self.refuses is None and not any(getattr(self, name) for name in _EXPECTED):
             raise ValueError(
                 f"nothing is expected of the answer: give {', '.join(_EXPECTED)} or refuses"

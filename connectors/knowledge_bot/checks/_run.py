@@ -6,6 +6,7 @@ out in tasks of an event loop, for blocking callers in a loop of its own.
 
 import asyncio
 import contextlib
+import hashlib
 import heapq
 import math
 import time
@@ -30,7 +31,7 @@ from knowledge_bot.errors import (
     KnowledgeBotError,
     NotFoundError,
 )
-from knowledge_bot.models import Bot
+from knowledge_bot.models import Bot, Message
 
 # Seconds to wait for answers under way when a check ends early, and between two looks at whether it
 # should.
@@ -56,7 +57,7 @@ class Progress:
         total: how many questions there are, over all bots.
         passed: how many have passed.
         open: how many may still pass: not asked yet, or to be asked again.
-        asked: how many times a question was asked, whatever came of it.
+        asked: how many messages were sent, whatever came of them.
         pause: seconds until the next question is due, while none is under way; otherwise 0.
         elapsed: seconds since the check began.
     """
@@ -161,6 +162,8 @@ def check(
 ) -> CheckReport:
     """Ask a bot questions, each in a new conversation, and judge its answers.
 
+    What a question comes `after` is asked before it, in its conversation.
+
     It blocks, and may be called from a running event loop's thread. Ctrl-C ends it with what is
     known: the report says so. An error of a single question is a result and not raised; one that
     every other question would meet as well (the key, the account, a bot that is not there) ends the
@@ -236,15 +239,25 @@ def _asking(schedule: "Schedule", client: Client | AsyncClient, call: Any) -> As
     looked_up: set[str] = set()
     turn = asyncio.Lock()
 
-    def send(one: Result) -> Any:
+    def send(bot: str, content: str, conversation: str | None, key: str | None) -> Any:
         return client.send_message(
-            bot_id=one.bot_id, content=one.question.ask, idempotency_key=schedule.key_of(one)
+            bot_id=bot, content=content, conversation_id=conversation, idempotency_key=key
         )
+
+    async def send_all(one: Result) -> Message:
+        key, conversation = schedule.key_of(one), None
+        for place, earlier in enumerate(one.question.after):
+            # The same ones when the last one's is the same: so its conversation is the same, too.
+            own = key and f"{key[:24]}{hashlib.sha256(f'{key} {place}'.encode()).hexdigest()[:12]}"
+            said: Message = await call(send, one.bot_id, earlier, conversation, own)
+            conversation = said.conversation_id
+        message: Message = await call(send, one.bot_id, one.question.ask, conversation, key)
+        return message
 
     async def ask(one: Result) -> Answer:
         bot = one.bot_id
         try:
-            message = await call(send, one)
+            message = await send_all(one)
         except (BadRequestError, NotFoundError) as error:
             async with turn:  # the others wait for what the first one finds out
                 if bot not in looked_up:
@@ -332,12 +345,13 @@ class Schedule:
             if not self._asked_at:
                 self._report_progress(pause)
             return float(pause)
-        if self._asked == self.options.messages:
+        messages = 1 + len(self._results[self._due[0][1]].question.after)
+        if self._asked + messages > (self.options.messages or math.inf):
             self.stop(CheckStop.MESSAGES, f"{self._asked:,} messages were sent, the most it may")
             return None
         _, number = heapq.heappop(self._due)
         self._asked_at[number] = time.monotonic()
-        self._asked += 1
+        self._asked += messages
         return number
 
     def __getitem__(self, number: int) -> Result:

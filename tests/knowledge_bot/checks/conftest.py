@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,8 @@ URL = "https://service.test"
 class NotingService(MemoryService):
     """A service that notes when it was asked what."""
 
-    def __init__(self, **bots: Answers) -> None:
-        super().__init__(bots=bots)
+    def __init__(self, extensions: Iterable[str] = (), **bots: Answers) -> None:
+        super().__init__(bots=bots, extensions=extensions)
         self.asked: list[tuple[float, str]] = []
 
     def _message(self, value: Any) -> object:

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from knowledge_bot import AsyncClient, Client, ConfigurationError, Delivery
+from knowledge_bot._extensions import new_key
 from knowledge_bot.checks import CheckStop, Question, acheck, check
 from refusals import refused
 from served import served
@@ -44,6 +45,26 @@ def test_each_question_is_asked_once_in_a_conversation_of_its_own(run, serve):
     assert report.results[0].answer == "At 9:30."
     assert report.results[0].message_id.startswith("msg_")
     assert len(service.conversations) == 3
+
+
+def test_what_a_question_comes_after_is_asked_before_it_in_its_conversation(run, serve):
+    service = serve(bot_1={**BOTH, WHY.ask: "I do not know."})
+    later = Question(ask=WHY.ask, after=[OPEN.ask, LEADS.ask], refuses=True)
+    report = run(service, "bot_1", [later, OPEN], messages=4, concurrency=1)
+    assert verdicts(report) == ["passed", "passed"]
+    assert [asked for _, asked in service.asked] == [OPEN.ask, LEADS.ask, WHY.ask, OPEN.ask]
+    assert len(service.conversations) == 2
+    report = run(service, "bot_1", [OPEN, later], messages=3, concurrency=1)
+    assert (verdicts(report), report.stopped) == (["passed", "unasked"], CheckStop.MESSAGES)
+
+
+def test_a_question_with_a_key_has_one_for_each_turn_before_it(run, serve):
+    service = serve(bot_1=BOTH, extensions={"idempotency"})
+    key = new_key()
+    later = Question(ask=LEADS.ask, after=OPEN.ask, contains="Max")
+    for _ in range(2):
+        assert run(service, "bot_1", [later], key_of=lambda _: key).ok
+    assert (len(service.asked), len(service.conversations)) == (2, 1)
 
 
 def test_a_share_may_be_enough(run, serve):
