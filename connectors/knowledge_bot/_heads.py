@@ -10,7 +10,7 @@ import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
@@ -44,6 +44,7 @@ class Head(NamedTuple):
         content: a digest of what is being sent.
         lost: whether it may have been sent, and no answer will come.
         said: a digest of all that was said up to the answer, where answers are recognised by it.
+        asked: a digest of what others than the bot said up to the answer.
     """
 
     answer: str | None
@@ -51,6 +52,7 @@ class Head(NamedTuple):
     content: str | None = None
     lost: bool = False
     said: str | None = None
+    asked: str | None = None
 
 
 Thread: TypeAlias = tuple[str, str]
@@ -166,14 +168,15 @@ class Heads:
         """Replace a head in one step; returns what became of it."""
         return self._store.change(thread, change)
 
-    def find(self, service: str, said: str) -> tuple[str, str | None] | None:
-        """Return a conversation and its last answer, if nothing is under way after that.
+    def find(self, service: str, token: str) -> tuple[str, Head] | None:
+        """Return a conversation and its head, if nothing is under way after its last answer.
 
         Args:
             service: its address.
-            said: the digest of all that was said up to the answer; of several such, any is found.
+            token: the answer's id, or the digest of all that was said up to it; of several
+                conversations, any is found.
         """
-        return self._store.find(service, said)
+        return self._store.find(service, token)
 
 
 def _heads(address: Any, remembered: int, days: int) -> Heads:
@@ -191,18 +194,18 @@ class _InProcess:
 
     def __init__(self, remembered: int) -> None:
         self._heads: OrderedDict[Thread, Head] = OrderedDict()
-        self._of_said: dict[tuple[str, str], Thread] = {}
+        self._of_token: dict[tuple[str, str], Thread] = {}
         self._remembered = remembered
         self._warned = False
         self._lock = threading.Lock()
 
-    def find(self, service: str, said: str) -> tuple[str, str | None] | None:
+    def find(self, service: str, token: str) -> tuple[str, Head] | None:
         with self._lock:
-            thread = self._of_said.get((service, said))
+            thread = self._of_token.get((service, token))
             head = self._heads.get(thread) if thread is not None else None
-        if thread is None or head is None or head.said != said or head.sender is not None:
+        if thread is None or head is None or head.sender is not None:
             return None
-        return thread[1], head.answer
+        return (thread[1], head) if token in (head.said, head.answer) else None
 
     def change(self, thread: Thread, change: Change) -> Head | None:
         with self._lock:
@@ -211,8 +214,7 @@ class _InProcess:
             self._forget(thread, before)
             if head is not None:
                 self._heads[thread] = head  # as the newest
-                if head.said is not None:
-                    self._of_said[thread[0], head.said] = thread
+                self._of_token.update(dict.fromkeys(_tokens(thread, head), thread))
                 if len(self._heads) > self._remembered:
                     self._forget(*next(iter(self._heads.items())))
                     self._warn_once()
@@ -229,10 +231,15 @@ class _InProcess:
 
     def _forget(self, thread: Thread, head: Head | None) -> None:
         self._heads.pop(thread, None)
-        if head is not None and head.said is not None:
-            of_said = (thread[0], head.said)
-            if self._of_said.get(of_said) == thread:
-                del self._of_said[of_said]
+        for token in _tokens(thread, head):
+            if self._of_token.get(token) == thread:
+                del self._of_token[token]
+
+
+def _tokens(thread: Thread, head: Head | None) -> list[tuple[str, str]]:
+    """Return what a head is found by."""
+    tokens = (head.said, head.answer) if head is not None else ()
+    return [(thread[0], token) for token in tokens if token is not None]
 
 
 class _HeadsDatabase(Database):
@@ -250,11 +257,13 @@ CREATE TABLE kbot_heads (
     content TEXT,                 -- a digest of what is being sent
     lost INTEGER NOT NULL,        -- 1: no answer to that will come
     said TEXT,                    -- a digest of all that was said up to the answer
+    asked TEXT,                   -- and one of what others than the bot said
     updated_at INTEGER NOT NULL,  -- Unix seconds
     PRIMARY KEY (service, conversation)
 );
 CREATE INDEX kbot_heads_updated ON kbot_heads (updated_at);
 CREATE INDEX kbot_heads_said ON kbot_heads (said) WHERE said IS NOT NULL;
+CREATE INDEX kbot_heads_answer ON kbot_heads (answer);
 """
 
     def is_made(self, connection: Connection) -> bool:
@@ -276,25 +285,25 @@ class _Shared:
         def write(connection: Connection) -> Head | None:
             with connection.transaction():
                 found = connection.rows(_FIND if connection.sqlite else _FIND_AND_LOCK, *thread)
-                before = None
-                for answer, sender, content, lost, said in found:
-                    before = Head(answer, sender, content, bool(lost), said)
+                before = _head(found[0]) if found else None
                 after = change(before)
                 if after is None:
                     connection.run(_REMOVE, *thread)
                 elif after != before:
-                    values = (after.answer, after.sender, after.content, int(after.lost))
-                    connection.run(_WRITE, *thread, *values, after.said, int(time.time()))
+                    values = {**after._asdict(), "lost": int(after.lost)}.values()
+                    connection.run(_WRITE, *thread, *values, int(time.time()))
                 self._tidy(connection)
             return after
 
         return self._session.do("used", write, since=_since())
 
-    def find(self, service: str, said: str) -> tuple[str, str | None] | None:
+    def find(self, service: str, token: str) -> tuple[str, Head] | None:
         found = self._session.do(
-            "used", lambda database: database.rows(_FIND_SAID, service, said), since=_since()
+            "used",
+            lambda database: database.rows(_FIND_TOKEN, service, token, token),
+            since=_since(),
         )
-        return next(((conversation, answer) for conversation, answer in found), None)
+        return next(((conversation, _head(row)) for conversation, *row in found), None)
 
     def _tidy(self, connection: Connection) -> None:
         now = time.time()
@@ -307,20 +316,22 @@ def _since() -> float:
     return _asked_at.get(time.monotonic())
 
 
-_FIND = (
-    "SELECT answer, sender, content, lost, said FROM kbot_heads "
-    "WHERE service = ? AND conversation = ?"
-)
-_FIND_SAID = (
-    "SELECT conversation, answer FROM kbot_heads "
-    "WHERE service = ? AND said = ? AND sender IS NULL ORDER BY updated_at DESC LIMIT 1"
+def _head(row: Sequence[Any]) -> Head:
+    head = Head(*row)
+    return head._replace(lost=bool(head.lost))
+
+
+_COLUMNS = ", ".join(Head._fields)
+_FIND = f"SELECT {_COLUMNS} FROM kbot_heads WHERE service = ? AND conversation = ?"  # noqa: S608 - ours
+_FIND_TOKEN = (
+    f"SELECT conversation, {_COLUMNS} FROM kbot_heads WHERE service = ? "  # noqa: S608 - ours
+    "AND (said = ? OR answer = ?) AND sender IS NULL ORDER BY updated_at DESC LIMIT 1"
 )
 _FIND_AND_LOCK = f"{_FIND} FOR UPDATE"
 _REMOVE = "DELETE FROM kbot_heads WHERE service = ? AND conversation = ?"
 _WRITE = (
-    "INSERT INTO kbot_heads "
-    "(service, conversation, answer, sender, content, lost, said, updated_at) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (service, conversation) DO UPDATE SET "
-    "answer = excluded.answer, sender = excluded.sender, content = excluded.content, "
-    "lost = excluded.lost, said = excluded.said, updated_at = excluded.updated_at"
+    f"INSERT INTO kbot_heads (service, conversation, {_COLUMNS}, updated_at) "  # noqa: S608 - ours
+    f"VALUES (?, ?, {', '.join('?' * len(Head._fields))}, ?) ON CONFLICT (service, conversation) "
+    f"DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in Head._fields)}, "
+    "updated_at = excluded.updated_at"
 )

@@ -113,6 +113,7 @@ class Said:
         text: what was said; may be empty.
         name: the speaker's name, which a transcript shows beside the role.
         place: where the bot that is asked said it; None for everyone else's messages.
+        id: its message's, `msg_…`, where the framework kept that of an answer and lost its place.
         unreadable: what of it is not text, such as "message 2 holds an image", where its text has a
             `placeholder`; empty where all is text. Such a message may be history, but no question.
     """
@@ -122,6 +123,7 @@ class Said:
     name: str | None = None
     place: Place | None = None
     unreadable: str = ""
+    id: str | None = None
 
     @property
     def digest(self) -> str:
@@ -316,7 +318,7 @@ class Conversations:
         """
         named, default = conversations
         given = messages
-        if self.recognise is not None and named is None:
+        if named is None:
             messages = self._recognised(service, bot_id, messages)
         at = _anchor(messages, named)
         content = self._content(messages[at + 1 :], question)
@@ -348,16 +350,26 @@ class Conversations:
         )
 
     def _recognised(self, service: str, bot_id: str, messages: Sequence[Said]) -> Sequence[Said]:
-        """Return a list with the place of its newest answer, if that is a head of the bot's."""
+        """Return a list with the place of its newest answer, if that is a head of the bot's.
+
+        It is found by its message's id, where what others said before it is unchanged, or, where
+        answers are recognised, by all that was said up to it.
+        """
         at = len(messages) - 1
         while at >= 0 and messages[at].role != "assistant":
             at -= 1
         if at < 0 or messages[at].place is not None:
             return messages
-        found = self.heads.find(service, self._digest_of(bot_id, messages[: at + 1]))
-        if found is None:
-            return messages
-        return [*messages[:at], replace(messages[at], place=Place(*found)), *messages[at + 1 :]]
+        by_all = self.recognise and self._digest_of(bot_id, messages[: at + 1])
+        for token in filter(None, (messages[at].id, by_all)):
+            found = self.heads.find(service, token)
+            if found is None:
+                continue
+            conversation_id, head = found
+            if token != head.answer or head.asked == _asked_in(bot_id, messages[:at]):
+                place = Place(conversation_id, head.answer)
+                return [*messages[:at], replace(messages[at], place=place), *messages[at + 1 :]]
+        return messages
 
     def _join(self, thread: tuple[str, str], sender: dict[str, Any]) -> None:
         """Take the next turn in a conversation, whatever came before."""
@@ -441,22 +453,21 @@ class Conversations:
         conversation_id = (message and message.conversation_id) or asking.continues
         if conversation_id is None:
             return
-        if asking.continues is None and self.recognise is None and not self.heads.shared:
-            return  # for an unknown conversation the list's word is taken
         lost, answered = False, None
         if message is None:
             lost = getattr(outcome, "delivery", Delivery.UNKNOWN) is Delivery.UNKNOWN
         else:
             said = [*asking.messages, Said("assistant", message.answer)]
             recognised = None if self.recognise is None else self._digest_of(asking.bot_id, said)
-            answered = Head(message.id, said=recognised)
+            asked = _asked_in(asking.bot_id, asking.messages)
+            answered = Head(message.id, said=recognised, asked=asked)
 
         def end(head: Head | None) -> Head | None:
             if head is None or head.sender != asking.sender:  # nobody's, or another's turn
                 return head or answered
             if lost:  # it may have been sent, and no answer will come
                 return head._replace(lost=True)
-            before = None if head.answer is None else Head(head.answer, said=head.said)
+            before = None if head.answer is None else head._replace(sender=None, content=None)
             return answered or before
 
         try:
@@ -567,3 +578,9 @@ def _digests(messages: Sequence[Said]) -> tuple[list[str], list[str]]:
     """Return the digests of the system's turns, and those of the others."""
     system = [message.digest for message in messages if message.role == "system"]
     return system, [message.digest for message in messages if message.role != "system"]
+
+
+def _asked_in(bot_id: str, messages: Sequence[Said]) -> str:
+    """Return a digest of what others than the bot said to it."""
+    said = (message.digest for message in messages if message.role != "assistant")
+    return hashlib.blake2b("".join((bot_id, *said)).encode(), digest_size=16).hexdigest()

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from knowledge_bot import __version__
 from knowledge_bot.adapters import lazy_names, require
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ __all__ = [
     "KnowledgeBotRetriever",
     "KnowledgeBotTool",
     "KnowledgeBotToolkit",
+    "__version__",
 ]
 
 _HOMES = {

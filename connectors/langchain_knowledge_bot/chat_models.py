@@ -71,6 +71,7 @@ class ChatFields(ClientFields, WithoutEffect, total=False):
     conversation_id: str | None
     history: History
     on_fork: OnFork
+    recognise: bool
     question: Callable[[Sequence[BaseMessage]], str] | None
     heads: Heads | str | PathLike[str] | None
     stop: list[str] | None
@@ -101,9 +102,11 @@ class ChatKnowledgeBot(AskedOnce[LanguageModelInput, AIMessage], BaseChatModel, 
     or if something before that answer was changed. A fork is sent as a whole into a new
     conversation, so that no list is answered with messages that are not in it. There is one
     exception: a list whose beginning was removed, as `trim_messages` does it, goes on in its
-    conversation, which still holds the beginning. `heads` remembers the last answer of each
-    conversation: by default in this process, for as long as it runs. If several workers serve the
-    same users, or the memory must survive a restart, name a database that they share.
+    conversation, which still holds the beginning. A middleware that rebuilds the bot's messages
+    loses their metadata; the answer is then found by the message's id. `heads` remembers the last
+    answer of each conversation: by default in this process, for as long as it runs. If several
+    workers serve the same users, or the memory must survive a restart, name a database that they
+    share.
 
     Setup:
         Install the package with its LangChain extra, and name the service.
@@ -124,6 +127,10 @@ class ChatKnowledgeBot(AskedOnce[LanguageModelInput, AIMessage], BaseChatModel, 
             question alone, or nothing: it raises.
         on_fork: "new" | "error"
             Where a fork is sent: into a new conversation, or nowhere: it raises.
+        recognise: bool
+            Whether an answer that comes without its metadata and its id is recognised by the whole
+            list up to it, as where a chat's window stores role and content alone. False by default:
+            two chats of one account with the same words then go on in one conversation.
         question: Callable[[Sequence[BaseMessage]], str] | None
             Returns the question of a list of messages, which is sent in place of the last human
             message. For bots of services that search for all of a prompt, with its instructions and
@@ -236,6 +243,7 @@ class ChatKnowledgeBot(AskedOnce[LanguageModelInput, AIMessage], BaseChatModel, 
     conversation_id: str | None = None
     history: History = "transcript"
     on_fork: OnFork = "new"
+    recognise: bool = False
     question: Callable[[Sequence[BaseMessage]], str] | None = Field(
         default=None, exclude=True, frozen=True
     )
@@ -367,7 +375,8 @@ class ChatKnowledgeBot(AskedOnce[LanguageModelInput, AIMessage], BaseChatModel, 
 
     def _conversations(self) -> Conversations:
         heads = Heads.of_process() if self.heads is None else self.heads
-        return Conversations(heads, self.history, self.on_fork)
+        whose = self._account if self.recognise else None
+        return Conversations(heads, self.history, self.on_fork, whose)
 
     @override
     def bind_tools(
@@ -424,6 +433,7 @@ class ChatKnowledgeBot(AskedOnce[LanguageModelInput, AIMessage], BaseChatModel, 
             "conversation_id": self.conversation_id,
             "history": self.history,
             "on_fork": self.on_fork,
+            "recognise": self.recognise,
             "question": self.question is not None,
             "stop": self.stop,
         }
@@ -542,7 +552,8 @@ def _said(number: int, message: BaseMessage, bot_id: str) -> Said:
             place = Place.of(metadata)
     text, other = _text(message)
     unreadable = f"message {number} ({message.type}) holds a block of type {other!r}"
-    return Said(role, text, name or message.name, place, unreadable if other else "")
+    kept = message.id if role == "assistant" and (message.id or "").startswith("msg_") else None
+    return Said(role, text, name or message.name, place, unreadable if other else "", kept)
 
 
 def _speaker(message: BaseMessage) -> tuple[Role, str | None]:

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from knowledge_bot import __version__
 from knowledge_bot.adapters import lazy_names, require
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ __all__ = [
     "KnowledgeBotQueryEngine",
     "KnowledgeBotRetriever",
     "KnowledgeBotToolSpec",
+    "__version__",
     "bot_tools",
 ]
 

@@ -19,7 +19,11 @@ from llama_index.core.base.llms.types import (
     CompletionResponse,
     MessageRole,
 )
-from llama_index.core.base.response.schema import Response
+from llama_index.core.base.response.schema import (
+    AsyncStreamingResponse,
+    Response,
+    StreamingResponse,
+)
 from llama_index.core.callbacks import CallbackManager, CBEventType, EventPayload
 from llama_index.core.callbacks.base import EventContext
 from llama_index.core.chat_engine.types import (
@@ -29,14 +33,16 @@ from llama_index.core.chat_engine.types import (
 )
 from llama_index.core.llms.callbacks import llm_chat_callback
 from llama_index.core.prompts.mixin import PromptMixinType
-from llama_index.core.schema import QueryBundle
+from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index.core.settings import Settings
 from llama_index.core.tools import QueryEngineTool
+from llama_index.core.types import TokenAsyncGen
 
 from knowledge_bot import AsyncClient, Client, ConfigurationError
+from knowledge_bot.adapters.retrieval import Retrieval
 from knowledge_bot.conversations import Conversations, Heads, OnFork, Place, Said
 from llama_index_knowledge_bot.llm import KnowledgeBotLLM
-from llama_index_knowledge_bot.messages import reply_of, said_of, source_nodes, text_of
+from llama_index_knowledge_bot.messages import node_of, reply_of, said_of, source_nodes, text_of
 
 
 class KnowledgeBotQueryEngine(BaseQueryEngine):
@@ -51,7 +57,7 @@ class KnowledgeBotQueryEngine(BaseQueryEngine):
     there is one node for each, with the name as `source` in its metadata, and all of them have the
     same text: the answer without the list of names. An evaluator that compares such an answer with
     its source nodes compares it with itself. An answer that names no source has one such node
-    without a `source`; one that found nothing has none.
+    without a `source`; one that found nothing and names none has none.
 
     An engine may be used from any thread and event loop. Pickles and deep copies contain its
     clients, and so pickles contain the API key.
@@ -69,6 +75,8 @@ class KnowledgeBotQueryEngine(BaseQueryEngine):
             `KNOWLEDGE_BOT_API_KEY`.
         async_client: the client of asynchronous calls; by default one with the settings of
             `client`. Required if `client` sends with its own `http_client`.
+        streaming: whether a query returns a stream, as callers of `stream_chat` want it; the answer
+            is its one piece.
         callback_manager: the framework's handlers of events; by default those of its `Settings`.
 
     Raises:
@@ -83,9 +91,11 @@ class KnowledgeBotQueryEngine(BaseQueryEngine):
         *,
         client: Client | None = None,
         async_client: AsyncClient | None = None,
+        streaming: bool = False,
         callback_manager: CallbackManager | None = None,
     ) -> None:
         super().__init__(callback_manager or Settings.callback_manager)
+        self._streaming = streaming
         self._llm = KnowledgeBotLLM(
             bot_id,
             client=client,
@@ -113,15 +123,36 @@ class KnowledgeBotQueryEngine(BaseQueryEngine):
     def _get_prompt_modules(self) -> PromptMixinType:
         return {}
 
-    def _query(self, query_bundle: QueryBundle) -> Response:
+    def retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        """Return what the bot would answer from, as `KnowledgeBotRetriever` does."""
+        retrieval = Retrieval([self._llm.bot_id])
+        return list(map(node_of, retrieval.get(self._llm.clients.blocking, text_of(query_bundle))))
+
+    async def aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        """Return what `retrieve` does, without blocking."""
+        retrieval, client = Retrieval([self._llm.bot_id]), self._llm.clients.awaiting
+        return list(map(node_of, await retrieval.aget(client, text_of(query_bundle))))
+
+    def _query(self, query_bundle: QueryBundle) -> Response | StreamingResponse:
         with self._query_event(query_bundle) as event:
             answer = self._llm.complete(text_of(query_bundle), formatted=True)
-            return self._response(answer, event)
+            response = self._response(answer, event)
+        if not self._streaming:
+            return response
+        pieces = (piece for piece in [answer.text])
+        return StreamingResponse(pieces, response.source_nodes, response.metadata)
 
-    async def _aquery(self, query_bundle: QueryBundle) -> Response:
+    async def _aquery(self, query_bundle: QueryBundle) -> Response | AsyncStreamingResponse:
         with self._query_event(query_bundle) as event:
             answer = await self._llm.acomplete(text_of(query_bundle), formatted=True)
-            return self._response(answer, event)
+            response = self._response(answer, event)
+        if not self._streaming:
+            return response
+
+        async def pieces() -> TokenAsyncGen:
+            yield answer.text
+
+        return AsyncStreamingResponse(pieces(), response.source_nodes, response.metadata)
 
     def _query_event(self, query: QueryBundle) -> AbstractContextManager[EventContext]:
         # The framework's base class reports a query to its dispatcher, but not to its callbacks.
@@ -208,6 +239,10 @@ def _in_event_loop() -> bool:
     return True
 
 
+def _said(messages: Sequence[ChatMessage]) -> list[tuple[str, str | None]]:
+    return [(message.role.value, message.content) for message in messages]
+
+
 @dataclass
 class _Conversation:
     """One conversation's state; a turn that ends after `reset` still belongs to the old one.
@@ -288,9 +323,9 @@ class KnowledgeBotChatEngine(BaseChatEngine):
         callback_manager: the framework's handlers of events; by default those of its `Settings`.
 
     Raises:
-        ConfigurationError: there is no base URL, an argument cannot be used, a turn gets a
-            `chat_history`, a turn is a fork and `on_fork` is "error", or a blocking turn would have
-            to wait for another one inside a running event loop. Nothing was sent.
+        ConfigurationError: there is no base URL, an argument cannot be used, a turn is a fork and
+            `on_fork` is "error", or a blocking turn would have to wait for another one inside a
+            running event loop. Nothing was sent.
         HeadsError: shared heads cannot be read or written. Nothing was sent.
         KnowledgeBotError: from a turn, as the client raised it; `delivery` says whether the
             service may have acted. After one of unknown delivery the next turn is a fork.
@@ -357,7 +392,8 @@ class KnowledgeBotChatEngine(BaseChatEngine):
 
         Args:
             message: the user's message.
-            chat_history: must be empty, since the service keeps the conversation.
+            chat_history: what was said before, as the framework's engines take it. If that is what
+                this engine knows, it goes on; anything else begins a new conversation with it.
         """
         return self._response(self._turn(message, chat_history))
 
@@ -426,17 +462,12 @@ class KnowledgeBotChatEngine(BaseChatEngine):
     def _opened(
         self, text: str, chat_history: list[ChatMessage] | None
     ) -> tuple[_Conversation, ChatMessage]:
-        if chat_history:
-            raise ConfigurationError.of(
-                "chat_history",
-                "a turn takes none, since the service keeps the conversation; pass "
-                "conversation_id= to the engine to continue a conversation, or chat_history= to "
-                "start one with it. Nothing was sent",
-            )
         if not isinstance(text, str):
             raise ConfigurationError.expected("message", "a text", text, ". Nothing was sent")
         if not text.strip():
             raise ConfigurationError.of("message", "is empty; say something. Nothing was sent")
+        if chat_history is not None and _said(chat_history) != _said(self._conversation.history):
+            self._conversation = _Conversation(history=list(chat_history))
         return self._conversation, ChatMessage(role=MessageRole.USER, content=text)
 
     def _response(self, reply: ChatResponse) -> AgentChatResponse:

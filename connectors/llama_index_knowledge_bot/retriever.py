@@ -1,6 +1,7 @@
 """What a bot answers from, or its answers, as retrieved nodes."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.callbacks import CallbackManager
@@ -82,6 +83,16 @@ class KnowledgeBotRetriever(BaseRetriever):
             limit=similarity_top_k,
             relevant=drop_refusals,
         )
+
+    @property
+    def similarity_top_k(self) -> int:
+        """How many nodes at most; it can be set."""
+        return self._retrieval.limit or Retrieval.DEFAULT
+
+    @similarity_top_k.setter
+    def similarity_top_k(self, limit: int) -> None:
+        check_number("similarity_top_k", limit, 1, whole=True)
+        self._retrieval = replace(self._retrieval, limit=limit)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(bot_ids={self._retrieval.bots!r}, client={self._clients!r})"

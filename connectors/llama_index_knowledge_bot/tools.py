@@ -112,7 +112,7 @@ class KnowledgeBotToolSpec(BaseToolSpec):
     ) -> dict[str, Any]:
         """Ask a bot a question. To continue, pass the conversation_id of its last answer."""
         message = self._clients.blocking.send_message(
-            bot_id=bot_id, content=question, conversation_id=conversation_id
+            bot_id=bot_id, content=question, conversation_id=conversation_id or None
         )
         return _answered(message)
 
@@ -121,7 +121,7 @@ class KnowledgeBotToolSpec(BaseToolSpec):
     ) -> dict[str, Any]:
         """Ask a bot a question. To continue, pass the conversation_id of its last answer."""
         message = await self._clients.awaiting.send_message(
-            bot_id=bot_id, content=question, conversation_id=conversation_id
+            bot_id=bot_id, content=question, conversation_id=conversation_id or None
         )
         return _answered(message)
 

@@ -6,7 +6,7 @@ import json
 import pytest
 from langchain_core.caches import InMemoryCache
 from langchain_core.exceptions import ModelError
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 
 from calls import KEY
@@ -15,7 +15,7 @@ from knowledge_bot.conversations import ForkError, Heads, HeadsError
 from knowledge_bot.transcripts import Turn, render
 from langchain_knowledge_bot import ChatKnowledgeBot
 from langchain_knowledge_bot.model_errors import ChatError
-from numbering_bots import contents, received, times_sent
+from numbering_bots import contents, heard, received, times_sent
 from waiting import until_awaited
 
 
@@ -168,6 +168,27 @@ def test_what_a_function_finds_is_cached_for_the_object_that_has_it(invoke, fiel
 def test_where_there_is_nothing_to_call_a_bot_is_bound_to_nothing(invoke, bot):
     assert bot.bind_tools([]) is bot
     assert invoke(bot.bind(tools=[], tool_choice=None), "one").content == "<answer 1> of bot_1"
+
+
+REBUILT = {  # as middleware, formats and the tables of chat windows leave a bot's message
+    "content and id": (lambda answer: AIMessage(answer.content, id=answer.id), False),
+    "another content": (lambda answer: AIMessage("[hidden]", id=answer.id), False),
+    "role and content": (lambda answer: AIMessage(answer.content), True),
+}
+
+
+@pytest.mark.parametrize(("rebuilt", "recognise"), REBUILT.values(), ids=REBUILT)
+def test_a_conversation_goes_on_after_its_messages_were_rebuilt(
+    invoke, fields, service, rebuilt, recognise
+):
+    bot, said = ChatKnowledgeBot(bot_id="bot_1", recognise=recognise, **fields), []
+    for turn in ("one", "two", "three"):
+        said = [*said, HumanMessage(turn)]
+        said.append(rebuilt(invoke(bot, said)))
+    assert heard(service) == [["one", "two", "three"]]
+    changed = [HumanMessage("otherwise"), *said[1:], HumanMessage("four")]
+    invoke(bot, changed)
+    assert len(service.conversations) == 2, "what was changed before it is a fork"
 
 
 def test_tokens_are_estimated_for_trimming(bot):

@@ -5,6 +5,7 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from llama_index.core.chat_engine import CondenseQuestionChatEngine
 from llama_index.core.evaluation import (
     ContextRelevancyEvaluator,
     FaithfulnessEvaluator,
@@ -16,7 +17,11 @@ from llama_index.core.settings import Settings
 
 from calls import MESSAGE
 from knowledge_bot import ConfigurationError
-from llama_index_knowledge_bot import KnowledgeBotChatEngine, KnowledgeBotQueryEngine
+from llama_index_knowledge_bot import (
+    KnowledgeBotChatEngine,
+    KnowledgeBotQueryEngine,
+    KnowledgeBotRetriever,
+)
 from llama_index_recording import Recording
 from numbering_bots import received
 from waiting import until
@@ -147,13 +152,48 @@ def test_turns_make_one_conversation_and_its_history_until_a_reset(client, servi
 
 
 @pytest.mark.parametrize("method", TURNS)
-def test_a_history_passed_in_is_an_error_that_says_what_to_do_instead(client, service, method):
+def test_a_turn_takes_a_history_as_the_framework_passes_it(client, service, method):
     engine = chat_engine(client)
-    with pytest.raises(ConfigurationError, match="conversation_id="):
-        take(engine, method, QUESTION, [ChatMessage("Hello.")])
-    assert len(service.requests) == 0
+    take(engine, method, QUESTION, None)
+    take(engine, method, QUESTION, engine.chat_history)  # its own: the conversation goes on
+    other = [ChatMessage("Is there tea?"), ChatMessage("Yes.", role=MessageRole.ASSISTANT)]
+    take(engine, method, QUESTION, other)
+    first, second = service.conversations
+    assert conversations(service) == [None, first, None]
+    assert "Is there tea?" in received(service)[-1]["content"]
+    assert (engine.conversation_id, len(engine.chat_history)) == (second, 4)
     take(engine, method, QUESTION, [])
-    assert len(service.requests) == 1
+    assert received(service)[-1] == {"bot_id": "bot_1", "content": QUESTION}
+
+
+def test_a_query_is_streamed_where_its_caller_wants_that(client):
+    engine = KnowledgeBotQueryEngine("bot_1", client=client, streaming=True)
+    chat = CondenseQuestionChatEngine.from_defaults(query_engine=engine, llm=MockLLM())
+    assert "".join(chat.stream_chat(QUESTION).response_gen) == "At nine."
+    response = engine.query(QUESTION)
+    assert (str(response), len(response.source_nodes)) == ("At nine.", 1)
+
+    async def awaited():
+        streamed = await engine.aquery(QUESTION)
+        return [piece async for piece in streamed.response_gen]
+
+    assert asyncio.run(awaited()) == ["At nine."]
+
+
+def test_an_engine_retrieves_what_a_retriever_does(client):
+    engine, retriever = query_engine(client), KnowledgeBotRetriever("bot_1", client=client)
+    query = QueryBundle(QUESTION)
+    assert (
+        engine.retrieve(query) == asyncio.run(engine.aretrieve(query)) == retriever.retrieve(query)
+    )
+
+
+def test_a_retriever_s_limit_can_be_set(client, service):
+    service.bots["bot_2"] = service.bots["bot_1"]
+    retriever = KnowledgeBotRetriever(bot_ids=["bot_1", "bot_2"], client=client)
+    assert (retriever.similarity_top_k, len(retriever.retrieve(QUESTION))) == (5, 2)
+    retriever.similarity_top_k = 1
+    assert len(retriever.retrieve(QUESTION)) == 1
 
 
 @pytest.mark.parametrize("read", [False, True])
