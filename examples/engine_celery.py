@@ -40,8 +40,8 @@ def feed(rows: list[dict[str, str]]) -> dict[str, int]:
             Rows(rows, key="id", text="body", title="title", name="handbook").items(),
             collections="col_handbook",
             ledger=os.environ["LEDGER"],  # with workers on several machines: postgresql://…
-            share=False,  # the rows are divided already
-            wait=90,  # for rows that another worker is sending, or was when it died
+            complete=False,  # these are a part of them
+            wait_ready=90,  # for rows that another worker is sending, or was when it died
         )
     if not report.ok or report.elsewhere:
         raise IncompleteIngestionError(report)

@@ -37,8 +37,8 @@ def feed(rows: list[dict[str, Any]], table: dict[str, Any]) -> None:
             ).items(),
             collections="col_handbook",
             ledger=os.environ["LEDGER"],
-            share=False,  # the rows are divided already
-            wait=90,  # for rows that another process is sending, or was when it died
+            complete=False,  # these are a part of them
+            wait_ready=90,  # for rows that another process is sending, or was when it died
         )
     if not report.ok or report.elsewhere:
         raise IncompleteIngestionError(report)

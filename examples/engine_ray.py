@@ -30,8 +30,8 @@ def feed(batch: Any) -> dict[str, list[int]]:
             Rows(batch.to_pylist(), key="id", text="body", title="title", name="handbook").items(),
             collections="col_handbook",
             ledger=os.environ["LEDGER"],  # on a cluster: postgresql://…
-            share=False,  # the rows are divided already
-            wait=90,  # for rows that another worker is sending, or was when it died
+            complete=False,  # these are a part of them
+            wait_ready=90,  # for rows that another worker is sending, or was when it died
         )
     if not report.ok or report.elsewhere:
         raise IncompleteIngestionError(report)

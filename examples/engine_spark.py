@@ -39,8 +39,8 @@ def feed(rows: Iterable[Any]) -> None:
             ).items(),
             collections="col_handbook",
             ledger=os.environ["LEDGER"],  # on a cluster: postgresql://…
-            share=False,  # the rows are divided already
-            wait=90,  # for rows that another executor is sending, or was when it died
+            complete=False,  # these are a part of them
+            wait_ready=90,  # for rows that another executor is sending, or was when it died
         )
     if not report.ok or report.elsewhere:
         raise IncompleteIngestionError(report)

@@ -135,18 +135,11 @@ class ProgressLog:
                 "The service still answers from what is superseded or gone. prune=True removes it "
                 "where the service announces `sources`; elsewhere, remove the sources there.",
             )
-        if report.gone_unknown and report.stopped is None:
+        if report.incomplete and report.stopped is None:
             self._log.log(
                 logging.WARNING,
                 "Nothing was marked as gone, because not all items were seen: %s",
-                brief(report.gone_unknown),
-            )
-        if report.unversioned:
-            self._log.log(
-                logging.WARNING,
-                "unversioned: %d pages give no sign of a change, so a later change of them is not "
-                "sent. source_options={'compare': 'content'} reads and compares them.",
-                report.unversioned,
+                brief(report.incomplete),
             )
         if report.elsewhere:
             self._log.log(

@@ -472,6 +472,11 @@ class Connection:
             raise
         self._raw.execute("COMMIT")
 
+    def lock(self, statement: str) -> None:
+        """Lock tables, inside a transaction, where SQLite excludes other writers anyway."""
+        if not self.sqlite:
+            self.run(statement)
+
     def end_silent(self) -> None:
         """End the sessions of stopped workers that hold locks in PostgreSQL."""
         with contextlib.suppress(Exception):  # it is tried again

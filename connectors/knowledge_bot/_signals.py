@@ -21,14 +21,14 @@ class Event(Protocol):
 
 
 @contextmanager
-def stop_on_signals(ask: Callable[[], None], *, wanted: bool = True) -> Iterator[None]:
+def stop_on_signals(ask: Callable[[], None]) -> Iterator[None]:
     """Call `ask` on the first SIGTERM, SIGHUP or Ctrl-C; a second signal has its usual effect.
 
     Signals within half a second of the first are ignored. Handlers of others, such as asyncio's or
     a task runner's, stay in place. A worker process of `multiprocessing` ends with the SIGTERM once
     all is recorded, since its pool waits for that.
     """
-    if not wanted or threading.current_thread() is not threading.main_thread():
+    if threading.current_thread() is not threading.main_thread():
         yield
         return
     defaults: dict[str, Any] = {

@@ -90,7 +90,7 @@ class KnowledgeBotCollection(ClientMixin):
             path.
         key: Callable[[Document], str] | None
             Returns what identifies a document.
-        concurrency, on_unknown, rate, wait, ledger_wait, prune, wait_ready
+        concurrency, on_unknown, rate, prune, wait_ready
             How documents are sent, and what happens to sources that are gone or superseded; see
             `knowledge_bot.ingest.IngestionOptions`. Only `sync` finds out what is gone.
         api_key, base_url, timeout, max_retries, client, async_client
@@ -124,8 +124,6 @@ class KnowledgeBotCollection(ClientMixin):
     concurrency: int = Ingestion.concurrency
     on_unknown: OnUnknown = Ingestion.on_unknown
     rate: float | None = Ingestion.rate
-    wait: float = Ingestion.wait
-    ledger_wait: float = Ingestion.ledger_wait
     prune: Any = Ingestion.prune
     wait_ready: float = Ingestion.wait_ready
 
@@ -183,8 +181,8 @@ class KnowledgeBotCollection(ClientMixin):
 
         Returns:
             As for `add_documents`, and how many are gone: `gone`, which the method of this name
-            lists, `gone_withheld` if they are more than the limit, and `gone_unknown` if it cannot
-            be known; `removed` counts those that `prune` removed.
+            lists, `withheld` if they are more than the limit, and `incomplete` if it cannot be
+            known; `removed` counts those that `prune` removed.
 
         Raises:
             IncompleteIngestionError: some were not created; raised once all others are.

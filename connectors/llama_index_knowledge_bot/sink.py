@@ -79,9 +79,9 @@ class CollectionSink(TransformComponent):
         client: the client to send with; by default one made from `KNOWLEDGE_BOT_BASE_URL` and
             `KNOWLEDGE_BOT_API_KEY`.
         async_client: the client of asynchronous runs; by default one with the settings of `client`.
-        options: `concurrency`, `on_unknown`, `rate`, `wait`, `ledger_wait`, `prune` and
-            `wait_ready`, for each worker; see `knowledge_bot.ingest.IngestionOptions`. A pipeline
-            has no origin, so `prune` removes there what was superseded, not what is gone.
+        options: `concurrency`, `on_unknown`, `rate`, `prune` and `wait_ready`, for each worker; see
+            `knowledge_bot.ingest.IngestionOptions`. A pipeline has no origin, so `prune` removes
+            nothing there.
 
     Raises:
         TypeError: there is no such option.
@@ -96,8 +96,6 @@ class CollectionSink(TransformComponent):
     concurrency: int
     on_unknown: OnUnknown
     rate: float | None
-    wait: float
-    ledger_wait: float
     prune: Any = Field(exclude=True)
     wait_ready: float
     ledger: Ledger = Field(exclude=True, repr=False)

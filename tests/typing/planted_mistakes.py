@@ -112,9 +112,9 @@ def right_ingestions(client: Client, collection: Collection, stop: Event) -> Non
     """A run takes its options by their names; they may be kept, alone or checked."""
     items = [Text(name="n", content="c")]
     assert_type(ingest(client, items, collections="col_1"), Report)
-    ingest(client, items, collections=[collection, "col_2"], ledger=Ledger("k.db"), wait=90)
+    ingest(client, items, collections=[collection, "col_2"], ledger=Ledger("k.db", wait=60))
     ingest(client, items, collections=collection, ledger=Path("k.db"), stop=stop, limit=None)
-    kept: IngestionOptions = {"collections": "col_1", "on_unknown": "resend", "ledger_wait": 60}
+    kept: IngestionOptions = {"collections": "col_1", "on_unknown": "resend", "wait_ready": 60}
     assert_type(ingest(client, iter(items), **kept), Report)
     checked = Ingestion(**kept)
     assert_type(checked.collections, tuple[str, ...])
@@ -134,7 +134,7 @@ def wrong_ingestions(client: Client) -> None:
     ingest(client, [], collections="col_1", concurency=3)  # type: ignore[call-arg]
     ingest(client, [], collections="col_1", on_unknown="fail")  # type: ignore[arg-type]
     ingest(client, [], collections="col_1", ledger=3)  # type: ignore[arg-type]
-    ingest(client, [], collections="col_1", ledger_wait="5m")  # type: ignore[arg-type]
+    ingest(client, [], collections="col_1", wait_ready="5m")  # type: ignore[arg-type]
     ingest(client, [], collections="col_1", stop=True)  # type: ignore[arg-type]
     Ingestion(ledger="k.db")  # type: ignore[call-arg]
     Ingestion(collections="col_1", gone_limit="all")  # type: ignore[arg-type]
@@ -216,8 +216,8 @@ def right_objects(client: Client, collection: Collection) -> None:
     KnowledgeBotTool(bot_id="bot_guide", description="Knows the hours.", handle_tool_error=False)
     KnowledgeBotCollection(collections="col_1", ledger="sqlite:///k.db")
     KnowledgeBotCollection(collections=[collection, "col_2"], ledger=Path("k.db"), concurrency=3)
-    KnowledgeBotCollection(collections="col_1", ledger="k.db", rate=5, wait=90, ledger_wait=60)
-    CollectionSink([collection], ledger=Path("k.db"), client=client, rate=5, ledger_wait=60)
+    KnowledgeBotCollection(collections="col_1", ledger="k.db", rate=5, wait_ready=90)
+    CollectionSink([collection], ledger=Path("k.db"), client=client, rate=5, wait_ready=60)
     KnowledgeBotTool(bot_id="bot_guide", conversation="continue", heads="sqlite:///heads.db")
     KnowledgeBotToolkit(client=client, descriptions={"bot_guide": "Knows the hours."})
 
@@ -237,5 +237,5 @@ def wrong_objects() -> None:
     KnowledgeBotCollection(collections="col_1")  # type: ignore[call-arg]
     KnowledgeBotCollection(collections=1, ledger="k.db")  # type: ignore[arg-type]
     KnowledgeBotCollection(collections="col_1", ledger="k.db", dry_run=True)  # type: ignore[call-arg]
-    CollectionSink("col_1", ledger="k.db", ledger_wait="5m")  # type: ignore[arg-type]
+    CollectionSink("col_1", ledger="k.db", wait_ready="5m")  # type: ignore[arg-type]
     CollectionSink("col_1", ledger="k.db", origin="x")  # type: ignore[call-arg]

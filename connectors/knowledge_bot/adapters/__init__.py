@@ -21,8 +21,12 @@ if TYPE_CHECKING:
     from knowledge_bot.checks._files import parse_questions
     from knowledge_bot.checks._questions import question_of
     from knowledge_bot.ingest._ledger import remove
-    from knowledge_bot.ingest._options import SharedOptions, check_names, shared_options
-    from knowledge_bot.ingest._plan import OnUnknown
+    from knowledge_bot.ingest._options import (
+        OnUnknown,
+        SharedOptions,
+        check_names,
+        shared_options,
+    )
     from knowledge_bot.origins._loader import Texts, text_or_skipped
 
 _HOMES = {
@@ -34,8 +38,7 @@ _HOMES = {
     ".checks._files": ("parse_questions",),
     ".checks._questions": ("question_of",),
     ".ingest._ledger": ("remove",),
-    ".ingest._plan": ("OnUnknown",),
-    ".ingest._options": ("SharedOptions", "check_names", "shared_options"),
+    ".ingest._options": ("OnUnknown", "SharedOptions", "check_names", "shared_options"),
     ".origins._loader": ("Texts", "text_or_skipped"),
 }
 

@@ -1,8 +1,6 @@
 """`kbot ingest`: many items, each exactly once. Each command only says where they are found."""
 
 import json
-import shlex
-import subprocess
 from collections.abc import Callable
 from functools import partial, reduce
 from pathlib import Path
@@ -18,28 +16,13 @@ from knowledge_bot.cli.settings import ServiceOptions
 from knowledge_bot.cli.texts import Suggesting, time_option
 
 if TYPE_CHECKING:
-    from knowledge_bot.ingest import Entry, Ledger, SupersededSource
+    from knowledge_bot.ingest import Ledger
 
 # What a run writes itself, as in `> log.txt`.
 _OUTPUTS = (Path("/dev/fd/1"), Path("/dev/fd/2"))
 
 # What SQLite puts beside a file while it is open.
 _BESIDE_A_LEDGER = ("-wal", "-shm", "-journal")
-
-
-def _split(_context: click.Context, _option: click.Parameter, given: str | None) -> list[str]:
-    """Return a command's words; none where it is not given.
-
-    Raises:
-        BadParameter: it is no command, or would be the same for all sources.
-    """
-    try:
-        words = shlex.split(given or "")
-    except ValueError as error:
-        raise click.BadParameter(f"{given!r}: {error}") from None
-    if given is not None and "{source_id}" not in "".join(words[1:]):
-        raise click.BadParameter(f"{given!r} names no {{source_id}} to remove")
-    return words
 
 
 _OPTIONS = (
@@ -102,13 +85,6 @@ _OPTIONS = (
         "`--prune excluded` also what a filter leaves out by now. Many at once are deleted when "
         "the next complete run misses them too, and what --gone-limit withholds never.",
     ),
-    click.option(
-        "--prune-command",
-        callback=_split,
-        metavar="COMMAND",
-        help="For services that cannot delete: run this for each instead, such as "
-        "'remove-source {source_id}'. It is run without a shell, and again if it fails.",
-    ),
     time_option(
         "--wait-ready",
         "0",
@@ -163,24 +139,6 @@ class Ingesting(click.Command):
         return super().parse_args(ctx, given)
 
 
-def _run_for(command: list[str], entry: "Entry | SupersededSource") -> None:
-    """Run a user's command for a source.
-
-    Raises:
-        KnowledgeBotError: it failed.
-    """
-    from knowledge_bot import KnowledgeBotError
-
-    filled = [part.replace("{source_id}", entry.source_id or "") for part in command]
-    try:
-        done = subprocess.run(filled, capture_output=True, check=False)  # noqa: S603 - the user's own
-    except OSError as error:
-        raise KnowledgeBotError(f"{filled[0]} cannot be run: {error.strerror}") from None
-    if done.returncode != 0:
-        said = " ".join(done.stderr.decode(errors="replace").split())[-200:]
-        raise KnowledgeBotError(f"{filled[0]} ended with {done.returncode}{said and f': {said}'}")
-
-
 def _ingestion(find: Callable[..., Any]) -> Callable[..., None]:
     """Make a command of a function that finds items: add the common options, and ingest."""
 
@@ -193,7 +151,7 @@ def _ingestion(find: Callable[..., Any]) -> Callable[..., None]:
         as_json: bool,
         quiet: bool,
         prune: str | None,
-        prune_command: list[str],
+        ledger_wait: float,
         watch: bool = False,
         **given: Any,
     ) -> None:
@@ -201,13 +159,9 @@ def _ingestion(find: Callable[..., Any]) -> Callable[..., None]:
         from knowledge_bot.ingest import Ingestion, LedgerError
 
         how = {name: given.pop(name) for name in set(given) & set(Ingestion.__dataclass_fields__)}
-        if prune and prune_command:
-            raise click.UsageError("pass --prune or --prune-command, one of the two")
         how["prune"] = {None: False, "gone": True}.get(prune, prune)
-        if prune_command:
-            how["prune"] = partial(_run_for, prune_command)
         try:
-            ledger = open_ledger(ledger_address, for_writing=not how["dry_run"])
+            ledger = open_ledger(ledger_address, for_writing=not how["dry_run"], wait=ledger_wait)
             if "exclude" in given and "path" in given:
                 given["exclude"] += (*_OUTPUTS, *_files_of(ledger))
             origin = find(**given)

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
-from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -21,7 +21,6 @@ from knowledge_bot.cli.terminal import write_stderr
 from knowledge_bot.cli.texts import Suggesting, read_lines
 
 if TYPE_CHECKING:
-    from knowledge_bot.cli.settings import ServiceOptions
     from knowledge_bot.ingest import Entry, Ledger, LedgerCounts, SupersededSource
 
 
@@ -35,7 +34,7 @@ ledger_option = click.option(
 )
 
 
-def open_ledger(address: str | None, *, for_writing: bool = False) -> "Ledger":
+def open_ledger(address: str | None, *, for_writing: bool = False, wait: float = 300.0) -> "Ledger":
     """Return the ledger of `--ledger`, or the one that is used without it.
 
     Raises:
@@ -45,14 +44,14 @@ def open_ledger(address: str | None, *, for_writing: bool = False) -> "Ledger":
     from knowledge_bot.ingest import Ledger, LedgerError
 
     if address is not None:
-        return Ledger(address)
+        return Ledger(address, wait=wait)
     folder = data_folder()
     try:
         if for_writing:
             folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise LedgerError(f"{folder} cannot be made for the ledger: {error.strerror}") from None
-    return Ledger(folder / "ledger.db")
+    return Ledger(folder / "ledger.db", wait=wait)
 
 
 @click.group(cls=Suggesting)
@@ -142,83 +141,6 @@ def superseded(kept: "Ledger") -> "Iterable[SupersededSource]":
     kbot ledger superseded | cut -f1 | kbot ledger forget -
     """  # noqa: D301 - \b is for click
     return kept.superseded()
-
-
-@ledger.command()
-@click.option(
-    "--plan",
-    type=click.File("w", encoding="utf-8"),
-    metavar="FILE",
-    help="Write what is listed there, to be approved.",
-)
-@click.option(
-    "--apply",
-    "approved",
-    type=click.File("rb"),
-    metavar="FILE",
-    help="Delete in the service exactly what this plan says, but for what moved on since.",
-)
-@click.option("--excluded", is_flag=True, help="Take what filters leave out, too.")
-@ledger_option
-@as_json_option
-@click.pass_obj
-def prune(
-    service: "ServiceOptions",
-    *,
-    plan: TextIO | None,
-    approved: BinaryIO | None,
-    excluded: bool,
-    ledger_address: str | None,
-    as_json: bool,
-) -> None:
-    """List what could be deleted in the service, for a person to approve, and delete it.
-
-    That is what is gone, even if more than --gone-limit allows, and what was superseded. `kbot
-    ingest --prune` needs no plan for what its guards let pass.
-
-    \b
-    kbot ledger prune --plan plan.json
-    kbot ledger prune --apply plan.json
-    """  # noqa: D301 - \b is for click
-    from knowledge_bot.ingest import PrunePlan
-
-    kept = open_ledger(ledger_address)
-    if approved is not None:
-        from knowledge_bot.cli.run import ReportedRuns
-        from knowledge_bot.ingest import Ingestion
-
-        if plan is not None or excluded:
-            raise click.UsageError("--apply goes with no --plan and no --excluded")
-        read = PrunePlan.from_json(approved.read())
-        if not read.lines:
-            write_stderr("The plan is empty: there is nothing to remove.")
-            return
-        kept.status()  # raises where there is no ledger, instead of making one
-        with service.client() as client:
-            options = Ingestion(collections=read.collections, ledger=kept, prune=read)
-            runs = ReportedRuns(
-                client,
-                options,
-                as_json=as_json,
-                quiet=False,
-                ledger_address=ledger_address,
-                nothing="The ledger knows nothing of the plan any more: it was removed before, or "
-                "this is another ledger.",
-            )
-            runs.end(runs.run(()))
-        return
-    address = None
-    if len({counts.service for counts in kept.status()}) > 1:
-        with service.client() as client:
-            address = client.base_url
-    made = kept.prune_plan(service=address, excluded=excluded)
-    if plan is not None:
-        plan.write(f"{made.to_json()}\n")
-    if as_json:
-        write_text(made.to_json())
-        return
-    columns = ("key", "name", "source_id", "revision", "reason", "since")
-    write_table(columns, ([line[column] for column in columns] for line in made.lines))
 
 
 @ledger.command()

@@ -6,7 +6,6 @@ import shlex
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -15,10 +14,12 @@ from knowledge_bot.cli.exits import Exit, Failed, StdoutError, falling_back_to_s
 from knowledge_bot.cli.output import write_line, write_row, write_table
 from knowledge_bot.cli.progress import IngestionProgress
 from knowledge_bot.cli.terminal import one_line, write_stderr
-from knowledge_bot.ingest import Ingestion, Outcome, PrunePlan, Report, Stop
+from knowledge_bot.ingest import Ingestion, Outcome, Report, Stop
 from knowledge_bot.ingest._report import DONE, WOULD
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from knowledge_bot import Client
 
 # How many failures are listed for people; --json lists all.
@@ -30,6 +31,10 @@ _LATER = (
     " What has vanished goes with the next complete run; what is left out by now, "
     "with `--prune excluded`."
 )
+
+
+# The counts that are shown where they are 0, too.
+_ALWAYS = ("created", "unchanged")
 
 
 class ReportedRuns:
@@ -57,14 +62,11 @@ class ReportedRuns:
         as_json: bool,
         quiet: bool,
         ledger_address: str | None = None,
-        on_withheld: str = "run it again with --gone-limit 1, or see `kbot ledger prune`",
+        on_withheld: str = "run it again with --gone-limit 1",
         nothing: str = "Nothing to send was found.",
     ) -> None:
         self._client, self._options, self._on_withheld = client, options, on_withheld
         self._nothing = nothing
-        # An approved plan adds nothing, whatever there is.
-        planned = isinstance(options.prune, PrunePlan)
-        self._always = ("removed",) if planned else ("created", "unchanged")
         named = ledger_address and ledger_address != os.environ.get("KNOWLEDGE_BOT_LEDGER")
         # A database's address may hold a password.
         shown = "URL" if "://" in (ledger_address or "") else shlex.quote(ledger_address or "")
@@ -139,7 +141,10 @@ class ReportedRuns:
             "not created; the next run tries again": report.refused + report.undelivered,
             "could not be read, or cannot be sent as they are": report.invalid,
             "could not be read by the service": report.failed,
-            "not removed; a run with --prune tries again what is still gone": report.unremoved,
+            "vanished at once, more than --gone-limit allows, and are still answered from": (
+                report.withheld
+            ),
+            "not read by the service in time": report.unready,
             "may or may not have been created; the next run settles them where the service "
             f"announces `idempotency`. Elsewhere they are not sent again: {unknown} lists them; "
             f"look for each in the service, then {resolve} or `--not-created`": report.unknown,
@@ -157,7 +162,7 @@ class ReportedRuns:
         # The run was interrupted because stdout was lost, or by a terminal that was closed.
         if lost is not None and code is Exit.INTERRUPTED:
             code = Exit.DONE
-        counts = _named_counts(report, self._always)
+        counts = _named_counts(report)
         told = ", ".join(f"{name} {count}" for name, count in counts.items())
         with falling_back_to_stderr(f"Items: {told}.", code):
             if lost is not None:
@@ -183,10 +188,8 @@ class ReportedRuns:
         for (kind, error), names in by_error.items():
             shown = "".join(f"\n  {one_line(name)}" for name in names)
             write_stderr(f"{kind.replace('_', ' ')}: {error}{shown}")
-        count = report.missing + report.failed + report.unremoved
-        count += 0 if self._quiet else report.skipped + report.same_content
-        counted = sum(one.kind != "unversioned" for one in listed)
-        if (left := count - hidden - counted) > 0:
+        count = report.missing + report.failed + (0 if self._quiet else report.skipped)
+        if (left := count - hidden - len(listed)) > 0:
             write_stderr(f"… and {left} more; --json lists all.")
 
     def _show_what_to_look_at(self, report: Report, *, is_new: bool) -> None:
@@ -200,18 +203,17 @@ class ReportedRuns:
                 self.say(f"{command} lists what is gone, but still in the service.{later}")
             if report.unready:
                 self.say(f"Not ready yet: {report.unready}. A later run looks again.")
-        if report.gone_withheld:
+        if report.withheld:
             self.say(
-                f"Vanished, but not recorded as gone: {report.gone_withheld}, which is more than "
+                f"Vanished, but not recorded as gone: {report.withheld}, which is more than "
                 f"the share of {self._options.gone_limit:g} that may vanish at once. If they are "
                 f"really gone, {self._on_withheld}."
             )
-        if report.gone_unknown and report.stopped is None:
-            self.say(f"What is gone cannot be said, since not all was seen: {report.gone_unknown}")
+        if report.incomplete and report.stopped is None:
+            self.say(f"What is gone cannot be said, since not all was seen: {report.incomplete}")
         if report.stopped is Stop.LIMIT:
             self.say(f"{_sentence(report.stop_reason)} The next run goes on.")
-        pruned = report.removed or report.unremoved
-        if report.items == 0 and not pruned and report.stopped is None:
+        if report.items == 0 and not report.removed and report.stopped is None:
             self.say(self._nothing)
         note = (
             "nothing was sent; compared with"
@@ -318,14 +320,16 @@ def exit_of(report: Report) -> Exit:
     interrupted = report.stopped is Stop.REQUESTED
     # Items that were not delivered because the run was interrupted did not fail.
     missing = report.missing - report.undelivered if interrupted else report.missing
-    if missing or report.failed or report.unremoved or report.stopped is Stop.LEDGER:
+    unfinished = report.failed + report.withheld + report.unready
+    ended = report.stopped not in (None, Stop.LIMIT, Stop.REQUESTED)
+    if missing or unfinished or report.incomplete or ended:
         return Exit.SOME_FAILED
     return Exit.INTERRUPTED if interrupted else Exit.DONE
 
 
-def _named_counts(report: Report, always: Sequence[str]) -> dict[str, int]:
+def _named_counts(report: Report) -> dict[str, int]:
     """Return the counts that are worth showing, by their names for people."""
-    counts = {name: n for name, n in report.counts.items() if n or name in always}
+    counts = {name: n for name, n in report.counts.items() if n or name in _ALWAYS}
     said = WOULD if report.dry_run else {}
     return {said.get(name, name).replace("_", " "): n for name, n in counts.items()}
 

@@ -35,13 +35,12 @@ if TYPE_CHECKING:
         Entry,
         Ledger,
         LedgerCounts,
-        PrunePlan,
         SupersededSource,
     )
     from knowledge_bot.ingest._listings import Skipped
     from knowledge_bot.ingest._options import IngestionOptions
     from knowledge_bot.ingest._report import IncompleteIngestionError, Outcome, Report, Stop
-    from knowledge_bot.ingest._run import Ingestion, aingest, ingest
+    from knowledge_bot.ingest._run import Ingestion, aingest, complete, ingest
     from knowledge_bot.ingest._schema import LedgerError
     from knowledge_bot.ingest._store import State
     from knowledge_bot.ingest._watching import watch_folder
@@ -52,10 +51,10 @@ _HOMES = {
     "_schema": ("LedgerError",),
     "_listings": ("Skipped",),
     "_items": ("File", "Item", "Text", "WebPage"),
-    "_ledger": ("Entry", "LedgerCounts", "Ledger", "PrunePlan", "SupersededSource"),
+    "_ledger": ("Entry", "LedgerCounts", "Ledger", "SupersededSource"),
     "_report": ("IncompleteIngestionError", "Outcome", "Report", "Stop"),
     "_options": ("IngestionOptions",),
-    "_run": ("Ingestion", "aingest", "ingest"),
+    "_run": ("Ingestion", "aingest", "complete", "ingest"),
     "_store": ("State",),
     "_watching": ("watch_folder",),
 }
@@ -71,7 +70,6 @@ __all__ = [
     "LedgerCounts",
     "LedgerError",
     "Outcome",
-    "PrunePlan",
     "Report",
     "Skipped",
     "State",
@@ -80,6 +78,7 @@ __all__ = [
     "Text",
     "WebPage",
     "aingest",
+    "complete",
     "ingest",
     "watch_folder",
 ]

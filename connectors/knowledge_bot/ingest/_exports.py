@@ -11,12 +11,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from knowledge_bot._database import Connection
-from knowledge_bot.ingest._schema import VERSION, LedgerError, live_runs
+from knowledge_bot.ingest import _statements as sql
+from knowledge_bot.ingest._schema import LedgerError, live_runs
 from knowledge_bot.ingest._store import expire_run
-
-# What tells which items were sent, and what dead runs were sending. The other tables are of use for
-# a moment only.
-_TABLES = ("scopes", "origins", "items", "superseded", "notes", "pages", "claims")
 
 # Rows that are inserted together.
 _AT_ONCE = 2000
@@ -34,9 +31,9 @@ def lines_of(connection: Connection, name: str) -> Iterator[str]:
                 f"a run is using {name} right now, so nothing was exported; try again when it has "
                 "ended"
             )
-        yield json.dumps({"ledger": VERSION})
-        counts = dict.fromkeys(_TABLES, 0)
-        for table in _TABLES:
+        yield json.dumps({"ledger": sql.VERSION})
+        counts = dict.fromkeys(sql.EXPORTED, 0)
+        for table in sql.EXPORTED:
             columns = connection.columns(f"kbot_{table}")
             query = f"SELECT {', '.join(columns)} FROM kbot_{table} ORDER BY 1"  # noqa: S608 - ours
             for row in itertools.chain.from_iterable(connection.batches(query)):
@@ -52,8 +49,8 @@ def fill(connection: Connection, lines: Iterable[str]) -> dict[str, int]:
         LedgerError: these are not all lines of an export of this version.
     """
     rows = _rows(lines)
-    if next(rows, None) != ("ledger", VERSION):
-        raise _no_export(f"it does not begin as an export of version {VERSION}")
+    if next(rows, None) != ("ledger", sql.VERSION):
+        raise _no_export(f"it does not begin as an export of version {sql.VERSION}")
     counts: Counter[str] = Counter()
     expected: object = None
     for table, several in itertools.groupby(rows, lambda row: row[0]):
@@ -61,13 +58,13 @@ def fill(connection: Connection, lines: Iterable[str]) -> dict[str, int]:
         if table == "end":
             expected = next(values)
             break
-        if table not in _TABLES:
+        if table not in sql.EXPORTED:
             raise _no_export(f"{table!r} is no table of a ledger")
         counts[table] = _load(connection, f"kbot_{table}", values)
-    there = {table: counts[table] for table in _TABLES}
+    there = {table: counts[table] for table in sql.EXPORTED}
     if there != expected or next(rows, None) is not None:
         raise _no_export("lines are missing, or there are too many")
-    for (run,) in connection.rows("SELECT DISTINCT run FROM kbot_claims"):
+    for (run,) in connection.rows(sql.CLAIMING_RUNS):
         expire_run(connection, run)
     return there
 
@@ -91,10 +88,7 @@ def _load(connection: Connection, table: str, values: Iterator[Any]) -> int:
         connection.load(table, columns, rows)
         count += len(rows)
     if "number" in columns and not connection.sqlite:
-        connection.run(
-            f"SELECT setval(pg_get_serial_sequence('{table}', 'number'), "  # noqa: S608 - ours
-            f"coalesce(max(number), 0) + 1, false) FROM {table}"
-        )
+        connection.run(sql.SET_NUMBERS.format(table=table))
     return count
 
 

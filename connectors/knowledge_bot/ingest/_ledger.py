@@ -1,37 +1,29 @@
 """The ledger for its users: what it holds, and how a person settles unknown outcomes."""
 
 import contextlib
-import hashlib
 import json
+import math
 import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from knowledge_bot._database import Connection
-from knowledge_bot._endpoints import Collections, collection_ids
+from knowledge_bot._endpoints import Collections, check_number, collection_ids
 from knowledge_bot._extensions import check_announced
 from knowledge_bot.errors import ConfigurationError
-from knowledge_bot.ingest._schema import (
-    LedgerDatabase,
-    LedgerError,
-    dead_runs,
-)
+from knowledge_bot.ingest import _statements as sql
+from knowledge_bot.ingest._schema import LedgerDatabase, LedgerError, dead_runs
 from knowledge_bot.ingest._store import (
-    CHANGED_THERE,
     Row,
     State,
     expire,
-    held,
     item_ids,
     normalised_url,
-    page_id,
     rows_where,
-    supersede,
     superseded_rows,
     write_rows,
 )
@@ -46,10 +38,10 @@ class Entry(NamedTuple):
     """What the ledger knows about one item.
 
     Attributes:
-        id: a hash of service, collections and key, as 32 hexadecimal digits.
+        id: a hash of service, origin and key, as 32 hexadecimal digits.
         service: the base URL, normalised.
         collections: the ids of the collections, sorted.
-        origin: where it came from, such as a folder; None without a name.
+        origin: the name of where it came from, such as a folder.
         key: the item's key.
         name: the name it was last sent under.
         kind: `webpage`, `text`, `file`, or `object` for a file with an `open` function.
@@ -60,9 +52,7 @@ class Entry(NamedTuple):
         error: the last error; empty without one.
         updated_at: when the state was written, in UTC, to the second.
         gone_at: when its origin was first seen without it, in UTC; None if it is there.
-        version: the page's version; None for everything else.
-        source_revision: the source's revision in the service, where that names one.
-        ready_at: when the service answered from it for certain, in UTC; None if nobody looked.
+        version: what says that it is unchanged; None where only its content does.
         gone_reason: why it is gone: `missing`, `excluded` by a filter, `404` or `410`. Without
             `gone_at`, more were missing than `gone_limit` allows.
     """
@@ -70,7 +60,7 @@ class Entry(NamedTuple):
     id: str
     service: str
     collections: tuple[str, ...]
-    origin: str | None
+    origin: str
     key: str
     name: str
     kind: str
@@ -82,8 +72,6 @@ class Entry(NamedTuple):
     updated_at: datetime
     gone_at: datetime | None
     version: str | None
-    source_revision: str | None
-    ready_at: datetime | None
     gone_reason: str | None
 
 
@@ -94,102 +82,24 @@ class SupersededSource(NamedTuple):
         source_id: the older source.
         replaced_by: the newer source; None if it is not known.
         service: the base URL.
+        origin: the name of where the item came from.
         collections: the ids of the collections, sorted.
         key: the item's key.
         name: the name that the older source was sent under.
         superseded_at: when the newer source was recorded, in UTC.
-        source_revision: the older source's revision in the service, where that names one.
     """
 
     source_id: str
     replaced_by: str | None
     service: str
+    origin: str
     collections: tuple[str, ...]
     key: str
     name: str
     superseded_at: datetime
-    source_revision: str | None
 
 
 R = TypeVar("R", Entry, SupersededSource)
-
-
-@dataclass(frozen=True)
-class PrunePlan:
-    """What could be removed from a service; `Ledger.prune_plan` makes it.
-
-    Attributes:
-        service: the base URL.
-        lines: what is to be removed: `key`, `name`, `collections`, `source_id`, `revision`,
-            `reason` (`missing`, `excluded`, `404`, `410`, or `superseded`), and `since`, which is
-            None for what was withheld.
-        found: the same as the ledger has it; empty in a plan that was read.
-    """
-
-    service: str
-    lines: tuple[dict[str, Any], ...]
-    found: "tuple[Entry | SupersededSource, ...]" = field(default=(), repr=False, compare=False)
-
-    @classmethod
-    def of(cls, connection: Connection, service: str, *, excluded: bool = True) -> "PrunePlan":
-        """Return the plan of what a ledger knows now."""
-        gone = entries_of(
-            connection,
-            "scope IN (SELECT number FROM kbot_scopes WHERE service = ?) AND (gone_at IS NOT NULL "
-            "OR gone_reason IS NOT NULL) AND state IN ('created', 'refused')",
-            service,
-        )
-        found: list[Entry | SupersededSource] = [
-            one for one in gone if excluded or one.gone_reason != "excluded"
-        ]
-        found += [one for one in superseded_of(connection) if one.service == service]
-        lines = []
-        for one in found:
-            if isinstance(one, Entry):
-                reason, since = one.gone_reason or "missing", one.gone_at
-            else:
-                reason, since = "superseded", one.superseded_at
-            line: dict[str, Any] = {
-                "key": one.key,
-                "name": one.name,
-                "collections": list(one.collections),
-            }
-            line |= {"source_id": one.source_id, "revision": one.source_revision, "reason": reason}
-            lines.append({**line, "since": since.isoformat() if since else None})
-        return cls(service, tuple(lines), tuple(found))
-
-    @property
-    def collections(self) -> list[str]:
-        """The ids of all collections that the sources are in."""
-        return sorted({each for line in self.lines for each in line["collections"] or ()})
-
-    @property
-    def digest(self) -> str:
-        """What stands for exactly these lines."""
-        text = json.dumps([self.service, self.lines], sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()
-
-    def to_json(self) -> str:
-        """Return it as text, for `from_json`."""
-        plan = {"service": self.service, "digest": self.digest, "remove": self.lines}
-        return json.dumps(plan, indent=1, ensure_ascii=False)
-
-    @classmethod
-    def from_json(cls, text: str | bytes) -> "PrunePlan":
-        """Read what `to_json` returned.
-
-        Raises:
-            LedgerError: it is not that, or was changed since.
-        """
-        try:
-            read = json.loads(text)
-            plan = cls(str(read["service"]), tuple(map(dict, read["remove"])))
-            whole = read["digest"] == plan.digest
-        except (ValueError, TypeError, LookupError):
-            raise LedgerError("this is no plan that `kbot ledger prune --plan` wrote") from None
-        if not whole:
-            raise LedgerError("the plan was changed after it was made; make a new one")
-        return plan
 
 
 class LedgerCounts(NamedTuple):
@@ -215,7 +125,9 @@ class LedgerCounts(NamedTuple):
 
 
 class Ledger:
-    """Remembers what was sent to which service and collections, under which key.
+    """Remembers what was sent to a service, of which origin and under which key.
+
+    It is for services that do not announce `sync`; the others keep the book themselves.
 
     Any number of runs, processes and machines may use one ledger at the same time; several machines
     need PostgreSQL. The first run makes the ledger. Reading it writes nothing. A pickled ledger
@@ -226,9 +138,11 @@ class Ledger:
     Args:
         address: `sqlite:///kbot.db`, the path of a SQLite file, or `postgresql://…` (extra
             `postgresql`). `str`, `repr` and errors show no password.
+        wait: seconds to wait, in one outage, for a database that is locked, restarts, fails over or
+            has lost its sessions; then a run ends.
     """
 
-    def __init__(self, address: str | os.PathLike[str]) -> None:
+    def __init__(self, address: str | os.PathLike[str], *, wait: float = 300.0) -> None:
         if not isinstance(address, str | os.PathLike):
             raise ConfigurationError.expected(
                 "ledger",
@@ -236,7 +150,8 @@ class Ledger:
                 "file",
                 address,
             )
-        self._address = os.fspath(address)
+        check_number("wait", wait, 0, math.inf)
+        self._address, self.wait = os.fspath(address), wait
 
     @property
     def database(self) -> LedgerDatabase:
@@ -252,8 +167,8 @@ class Ledger:
     def __repr__(self) -> str:
         return f"Ledger({str(self)!r})"
 
-    def __reduce__(self) -> tuple[type[Self], tuple[str]]:
-        return type(self), (self._address,)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _made, (type(self), self._address, self.wait)
 
     def exists(self) -> bool:
         """Return whether the ledger has been made."""
@@ -266,12 +181,9 @@ class Ledger:
         """Count the items by state, for each service and set of collections."""
         with self._reading() as connection:
             counts: dict[tuple[str, tuple[str, ...]], Counter[str]] = {}
-            for service, collections, state, count, gone in connection.rows(
-                "SELECT service, collections, state, count(*), count(gone_at) "  # noqa: S608 - ours
-                f"FROM ({held(dead_runs(connection))}) AS held "
-                "JOIN kbot_scopes ON kbot_scopes.number = scope "
-                "GROUP BY service, collections, state"
-            ):
+            dead = ", ".join(map(str, dead_runs(connection))) or "NULL"
+            found = connection.rows(sql.STATES.format(dead=dead))
+            for service, collections, state, count, gone in found:
                 counted = counts.setdefault((service, tuple(collections.split(","))), Counter())
                 counted.update({state: count, "gone": gone})
             states = LedgerCounts._fields[2:]
@@ -293,7 +205,7 @@ class Ledger:
     def of_keys(
         self, keys: Iterable[str], *, service: str, collections: Collections
     ) -> list[Entry]:
-        """Return the entries of keys; one that the ledger does not know has none.
+        """Return the entries of keys, of any origin; one that the ledger does not know has none.
 
         Args:
             keys: the items' keys.
@@ -305,9 +217,11 @@ class Ledger:
         """
         if isinstance(keys, str):
             raise ConfigurationError.expected("keys", "several keys, as in a list", keys)
-        ids = list(map(item_ids(normalised_url(service), collection_ids(collections)), keys))
+        wanted, there = list(keys), tuple(sorted(collection_ids(collections)))
+        url = normalised_url(service)
         with self._reading() as connection:
-            return entries_of(connection, "id {ids}", ids=ids) if ids else []
+            several = (_of_key(connection, key, url) for key in wanted)
+            return [one for found in several for one in found if one.collections == there]
 
     def unknown(self) -> Iterator[Entry]:
         """Yield the items whose outcome is unknown, claims of dead workers included."""
@@ -336,29 +250,7 @@ class Ledger:
             service: as for `gone`.
         """
         with self._reading() as connection:
-            yield from _of_service(service, superseded_of(connection))
-
-    def prune_plan(self, *, service: str | None = None, excluded: bool = False) -> "PrunePlan":
-        """Return what could be removed from a service, for a person to look at and approve.
-
-        That is what is gone, more than `gone_limit` allows included, and what was superseded.
-        `ingest([], prune=plan, …)` removes exactly this.
-
-        Args:
-            service: the base URL; by default the ledger's only one.
-            excluded: whether to take what filters leave out.
-
-        Raises:
-            LedgerError: the ledger has several services.
-        """
-        with self._reading() as connection:
-            if service is None:
-                services = connection.rows("SELECT DISTINCT service FROM kbot_scopes")
-                if len(services) > 1:
-                    named = ", ".join(sorted(each for (each,) in services))
-                    raise LedgerError(f"the ledger has several services, name one: {named}")
-                service = services[0][0] if services else ""
-            return PrunePlan.of(connection, normalised_url(service), excluded=excluded)
+            yield from _of_service(service, _superseded_of(connection))
 
     def resolve(self, key: str, *, created: bool, source_id: str | None = None) -> Entry:
         """Settle an unknown outcome, after a person looked at the service.
@@ -380,7 +272,8 @@ class Ledger:
                 raise LedgerError(f"{key!r} is {entry.state}, not unknown")
             (row,) = rows_where(connection, "id = ?", bytes.fromhex(entry.id))
             if created:
-                supersede(connection, superseded_rows(row, source_id))
+                if older := superseded_rows(row, source_id):
+                    connection.insert(sql.SUPERSEDE, older)
                 settled = row.settled(State.CREATED, source_id=source_id)
             else:
                 settled = row.settled(State.REFUSED, error=_SETTLED_AS_MISSING)
@@ -433,15 +326,11 @@ class Ledger:
                     "when the run has ended"
                 )
             for entry in entries:
-                connection.run(
-                    "DELETE FROM kbot_superseded WHERE (scope, key) IN "
-                    "(SELECT scope, key FROM kbot_items WHERE id = ?)",
-                    bytes.fromhex(entry.id),
-                )
-            drop(connection, entries)
+                connection.run(sql.FORGET_SUPERSEDED_OF, bytes.fromhex(entry.id))
+                connection.run(sql.FORGET, bytes.fromhex(entry.id), entry.source_id or "")
             if entries or key is None:
                 return len(entries)
-            return connection.run("DELETE FROM kbot_superseded WHERE source_id = ?", key)
+            return connection.run(sql.FORGET_SUPERSEDED, key)
 
     def note(self, name: str, change: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
         """Change what a caller keeps in the ledger under a name, in one transaction.
@@ -465,14 +354,13 @@ class Ledger:
             database.explaining("written"),
             connection.transaction(),
         ):
-            if not connection.sqlite:  # where SQLite excludes other writers anyway
-                connection.run("LOCK TABLE kbot_notes IN SHARE ROW EXCLUSIVE MODE")
-            kept = connection.rows("SELECT note FROM kbot_notes WHERE name = ?", name)
+            connection.lock(sql.LOCK_NOTES)
+            kept = connection.rows(sql.NOTE, name)
             note: dict[str, Any] = json.loads(kept[0][0]) if kept else {}
             change(note)
-            connection.run("DELETE FROM kbot_notes WHERE name = ?", name)
+            connection.run(sql.DELETE_NOTE, name)
             if note:
-                connection.run("INSERT INTO kbot_notes VALUES (?, ?)", name, json.dumps(note))
+                connection.run(sql.ADD_NOTE, name, json.dumps(note))
             return note
 
     def export(self) -> Iterator[str]:
@@ -530,8 +418,7 @@ class Ledger:
         ):
             expire(connection)
             with connection.transaction():
-                if not connection.sqlite:  # no run claims or records anything meanwhile
-                    connection.run("LOCK TABLE kbot_items, kbot_claims IN SHARE ROW EXCLUSIVE MODE")
+                connection.lock(sql.LOCK_ITEMS)  # no run claims or records anything meanwhile
                 yield connection
 
 
@@ -566,8 +453,6 @@ def remove(
         sources.get((older.key, older.collections), []).append(older.source_id)
     call = f"a deletion at {client.base_url}"
     check_announced(("sources", "manage"), call, client.extensions())
-    with ledger._writing() as connection:  # noqa: SLF001 - of this module
-        entries = withdraw(connection, entries)
     for entry in entries:
         for source_id in filter(None, sources[entry.key, entry.collections]):
             client.delete_source(source_id)
@@ -575,21 +460,20 @@ def remove(
     return [entry.key for entry in entries]
 
 
+def _made(kind: type[Ledger], address: str, wait: float) -> Ledger:
+    return kind(address, wait=wait)
+
+
 def entries_of(
     connection: Connection, condition: str = "1 = 1", *values: Any, ids: Sequence[bytes] = ()
 ) -> list[Entry]:
     """Return the entries that meet a condition, which has `{ids}` where these are to be found."""
     rows = rows_where(connection, condition, *values, ids=ids or None, dead=dead_runs(connection))
-    scopes = {
-        number: (service, tuple(collections.split(",")))
-        for number, service, collections in connection.rows(
-            "SELECT number, service, collections FROM kbot_scopes"
-        )
-    }
-    origins = dict(connection.rows("SELECT number, name FROM kbot_origins"))
+    origins = {number: place for number, *place in connection.rows(sql.ORIGINS)}
+    sets = {number: tuple(ids.split(",")) for number, ids in connection.rows(sql.SETS)}
     return sorted(
-        (_entry(row, *scopes[row.scope], origins.get(row.origin)) for row in rows),
-        key=lambda entry: (entry.service, entry.collections, entry.key),
+        (_entry(row, origins[row.origin], sets[row.collections]) for row in rows),
+        key=lambda entry: (entry.service, entry.origin, entry.collections, entry.key),
     )
 
 
@@ -599,86 +483,24 @@ def _of_service(service: str | None, several: Iterable[R]) -> Iterator[R]:
     return (each for each in several if wanted in (None, each.service))
 
 
-def superseded_of(connection: Connection, condition: str = "1 = 1") -> list[SupersededSource]:
-    """Return the superseded sources that meet a condition, the oldest first."""
-    rows = connection.rows(
-        "SELECT source_id, replaced_by, service, collections, key, name, superseded_at, "  # noqa: S608 - of ours
-        "source_revision FROM kbot_superseded JOIN kbot_scopes ON kbot_scopes.number = scope "
-        f"WHERE {condition} ORDER BY superseded_at, source_id"
-    )
-    read = [SupersededSource(*row) for row in rows]
+def _superseded_of(connection: Connection) -> list[SupersededSource]:
+    """Return the superseded sources, the oldest first."""
+    read = [SupersededSource(*row) for row in connection.rows(sql.SUPERSEDED)]
     return [
-        one._replace(collections=tuple(row[3].split(",")), superseded_at=_time(row[6]))
-        for one, row in zip(read, rows, strict=True)
+        one._replace(
+            collections=tuple(str(one.collections).split(",")),
+            superseded_at=_time(int(one.superseded_at)),  # type: ignore[call-overload] # still a number
+        )
+        for one in read
     ]
 
 
-def withdraw(connection: Connection, entries: Iterable[Entry]) -> list[Entry]:
-    """Record of items that their sources are about to be removed, before any is.
-
-    Once a removal may have left, and until it is recorded, nobody knows whether the service has the
-    source. So an item that comes back meanwhile is sent again, though its content is the same.
-
-    Returns:
-        The items that are still as they are given and that nobody is sending.
-    """
-    return [
-        each
-        for each in entries
-        if connection.run(
-            "UPDATE kbot_items SET digest = ?, version = NULL, generation = generation + 1"
-            " WHERE id = ? AND coalesce(source_id, '') = ? AND coalesce(gone_reason, '') = ?"
-            " AND id NOT IN (SELECT id FROM kbot_claims)",
-            CHANGED_THERE,
-            bytes.fromhex(each.id),
-            each.source_id or "",
-            each.gone_reason or "",
-        )
-    ]
-
-
-def drop(connection: Connection, several: Iterable[Entry | SupersededSource]) -> None:
-    """Forget sources that the service does not have any more, and the items that they were of."""
-    for each in several:
-        if isinstance(each, SupersededSource):
-            connection.run("DELETE FROM kbot_superseded WHERE source_id = ?", each.source_id)
-            continue
-        connection.run(
-            "DELETE FROM kbot_items WHERE id = ? AND coalesce(source_id, '') = ? "
-            "AND id NOT IN (SELECT id FROM kbot_claims)",
-            bytes.fromhex(each.id),
-            each.source_id or "",
-        )
-        if each.kind == "webpage":  # so that it is read again
-            page = page_id(each.location or each.key)
-            connection.run("DELETE FROM kbot_pages WHERE id = ?", page)
-
-
-def forget_unsent(connection: Connection, row: Row) -> None:
-    """Forget an item of unknown outcome that the service turned out not to have."""
-    connection.run(
-        "DELETE FROM kbot_items WHERE id = ? AND generation = ? "
-        "AND id NOT IN (SELECT id FROM kbot_claims)",
-        row.id,
-        row.generation,
-    )
-
-
-def forget_revision(connection: Connection, source: Entry | SupersededSource) -> None:
-    """Record that somebody else changed a source, so that its revision is asked for next time."""
-    there = "source_revision = NULL WHERE source_id = ? AND source_revision = ?"
-    known = source.source_id, source.source_revision
-    connection.run(f"UPDATE kbot_superseded SET {there}", *known)  # noqa: S608 - of ours
-    changed = "generation = generation + 1, version = NULL, digest = ?"
-    connection.run(f"UPDATE kbot_items SET {changed}, {there}", CHANGED_THERE, *known)  # noqa: S608
-
-
-def _entry(row: Row, service: str, collections: tuple[str, ...], origin: str | None) -> Entry:
+def _entry(row: Row, place: Sequence[str], collections: tuple[str, ...]) -> Entry:
     return Entry(
         row.id.hex(),
-        service,
+        place[0],
         collections,
-        origin,
+        place[1],
         row.key,
         row.name or row.key,
         row.kind,
@@ -689,19 +511,17 @@ def _entry(row: Row, service: str, collections: tuple[str, ...], origin: str | N
         row.error or "",
         _time(row.updated_at),
         None if row.gone_at is None else _time(row.gone_at),
-        row.version if row.kind == "webpage" else None,
-        row.source_revision,
-        None if row.ready_at is None else _time(row.ready_at),
+        row.version,
         row.gone_reason,
     )
 
 
-def _of_key(connection: Connection, key: str) -> list[Entry]:
-    """Return the entries of a key in every scope, or of an entry's id."""
+def _of_key(connection: Connection, key: str, service: str | None = None) -> list[Entry]:
+    """Return the entries of a key in every origin, or of an entry's id; those of one service."""
     if not isinstance(key, str):
         raise ConfigurationError.expected("key", "a text", key)
-    scopes = connection.rows("SELECT service, collections FROM kbot_scopes")
-    ids = [item_ids(service, collections.split(","))(key) for service, collections in scopes]
+    origins = [place for _, *place in connection.rows(sql.ORIGINS)]
+    ids = [item_ids(at, name)(key) for at, name in origins if service in (None, at)]
     if re.fullmatch("[0-9a-f]{32}", key):
         ids.append(bytes.fromhex(key))
     return entries_of(connection, "id {ids}", ids=ids) if ids else []
@@ -715,7 +535,9 @@ def _single_entry(connection: Connection, key: str) -> Entry:
         meant = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
         raise LedgerError(f"the ledger has no item with the key {key!r}{meant}")
     if len(entries) > 1:
-        ids = ", ".join(f"{entry.id} ({', '.join(entry.collections)})" for entry in entries)
+        ids = ", ".join(
+            f"{entry.id} ({entry.origin}, {', '.join(entry.collections)})" for entry in entries
+        )
         raise LedgerError(f"several items have the key {key!r}; name one by its id: {ids}")
     return entries[0]
 

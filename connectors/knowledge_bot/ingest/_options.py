@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Literal, Required, TypedDict, Unpack, cast, ge
 from knowledge_bot._endpoints import Collections, check_number, collection_ids
 from knowledge_bot._signals import Event
 from knowledge_bot.errors import ConfigurationError
-from knowledge_bot.ingest._ledger import Entry, Ledger, PrunePlan, SupersededSource
-from knowledge_bot.ingest._plan import OnUnknown
+from knowledge_bot.ingest._ledger import Ledger
 from knowledge_bot.ingest._report import Outcome, Report
 
-Prune = bool | Literal["excluded"] | Callable[[Entry | SupersededSource], object] | PrunePlan
-"""What happens to sources that are gone or superseded; see `IngestionOptions`."""
+OnUnknown = Literal["hold", "resend"]
+"""What to do with an item whose outcome is unknown: report it, or send it again."""
+
+Prune = bool | Literal["excluded"]
+"""What happens to sources of items that are gone; see `IngestionOptions`."""
 
 OnProgress = Callable[[Report], object]
 """Called a few times a second and at the end with the report, in the engine's thread."""
@@ -28,10 +30,9 @@ _NUMBERS = (
     ("gone_limit", 0, 1),
     ("limit", 0, math.inf),
     ("rate", 0.001, 1e6),
-    ("wait", 0, math.inf),
-    ("ledger_wait", 0, math.inf),
     ("wait_ready", 0, math.inf),
 )
+_CHOICES = (("on_unknown", get_args(OnUnknown)), ("prune", (True, False, "excluded")))
 
 
 class SharedOptions(TypedDict, total=False):
@@ -40,8 +41,6 @@ class SharedOptions(TypedDict, total=False):
     concurrency: int
     on_unknown: OnUnknown
     rate: float | None
-    wait: float
-    ledger_wait: float
     prune: Prune
     wait_ready: float
 
@@ -52,57 +51,45 @@ class IngestionOptions(SharedOptions, total=False):
     Attributes:
         collections: where items go that name no collections of their own: ids, or `Collection`
             objects.
-        ledger: remembers what was ingested: a `Ledger`, its address or a SQLite file's path.
-            Without one, every run sends every item.
+        origin: a name for where the items come from, such as `crm`, in place of the origin's own.
+            Items without one are never gone.
+        ledger: remembers what was ingested, for services that do not announce `sync`: a `Ledger`,
+            its address or a SQLite file's path. It is not used where the service keeps the book.
+        prune: what the service does at the end with sources of items that are gone. True: it
+            deletes them, under the guards that `docs/how-to/ingest.md` explains; `"excluded"`: also
+            those of what filters leave out by now; False: they stay. A service without `sync`
+            cannot: the ledger lists what is gone, and what was superseded.
+        wait_ready: seconds to wait at the end until the service has read all that it has of this
+            origin, or, with a ledger, until other runs have sent what they were sending.
+        on_unknown: with a ledger, `hold` reports items of unknown outcome and does not send them,
+            so that nothing is created twice; `resend` sends them again, so that nothing is missing.
+        gone_limit: the share of an origin's items that may disappear at once, 0 to 1. If more do,
+            they are withheld: none is removed, or marked as gone.
         concurrency: the most requests in flight, and so the most unknown outcomes after a crash.
-        on_unknown: `hold` reports items of unknown outcome and does not send them, so that nothing
-            is created twice; `resend` sends them again, so that nothing is missing.
+        anyway: send also what another origin, or sources without one, hold already.
+        complete: whether these are all items of the origin. Several runs that each have a part of
+            them say False; then `complete` tells what is gone.
+        rate: the most items per second.
+        limit: the most items that this run sends.
         on_progress: called a few times a second with the report so far, in another thread.
         on_outcome: called with each item that is created (in a dry run: would be) or fails.
         dry_run: compare only: send nothing, write nothing, and make no ledger.
-        origin: a name for where the items come from, such as `handbook`. After a complete run,
-            items that it no longer yields are reported as `gone`. A folder, objects of a store, a
-            sitemap and a file of lines have a default name; a folder with a name stays the same
-            origin when it moves. A feed has none, since its old entries are not gone; a loader and
-            a table have none unless they are given one.
-        gone_limit: the share of an origin's items that may disappear at once, 0 to 1. If more do,
-            none is marked as gone.
-        limit: the most items that this run sends.
-        rate: the most items per second, over all runs that use this ledger, this service and a
-            rate.
-        wait: seconds to wait at the end for the outcome of items that other runs are sending; after
-            90 a dead worker is certainly noticed.
-        ledger_wait: seconds to wait, in one outage, for a ledger's database that is locked,
-            restarts, fails over or has lost its sessions; then the run ends.
-        prune: what happens at the end to sources that are gone or superseded. False: they stay, and
-            the ledger lists them. True: the service deletes what was superseded, once the newer
-            source is ready, and what its origin has no more, under the guards that
-            `docs/how-to/ingest.md` explains; `"excluded"`: what filters leave out by now, too. Both
-            need a service with the extension `sources`. A function is called with each of them (an
-            `Entry` or a `SupersededSource`), in a thread, and may be called again; unless it
-            raises, the ledger forgets the source. A `PrunePlan` is removed as it stands.
-        wait_ready: seconds to wait at the end until the service answers from all that was sent of
-            this origin, now or in earlier runs; needs the extension `sources`. What it could not
-            read is reported as `failed`. A service that restarts meanwhile is waited for.
-        share: whether runs that feed the same collections at once divide the items among them.
-            True suits runs with the same items, False runs that each have their own.
-        stop: when this is set, the run ends early.
-        handle_signals: end early on SIGTERM, SIGHUP and Ctrl-C, if this is the main thread and
-            nobody else handles them. In a worker process of `multiprocessing` SIGTERM then ends the
-            process, as its pool expects.
+        stop: when this is set, the run ends early. It also does on SIGTERM, SIGHUP and Ctrl-C, if
+            this is the main thread and nobody else handles them. In a worker process of
+            `multiprocessing` SIGTERM then ends the process, as its pool expects.
     """
 
     collections: Required[Collections]
+    origin: str | None
     ledger: Ledger | str | os.PathLike[str] | None
+    gone_limit: float
+    anyway: bool
+    complete: bool
+    limit: int | None
     on_progress: OnProgress | None
     on_outcome: OnOutcome | None
     dry_run: bool
-    origin: str | None
-    gone_limit: float
-    limit: int | None
-    share: bool
     stop: Event | None
-    handle_signals: bool
 
 
 def shared_options(face: object) -> SharedOptions:
@@ -121,23 +108,21 @@ class CheckedOptions:
     """
 
     collections: tuple[str, ...]
+    origin: str | None = None
     ledger: Ledger | None = None
-    concurrency: int = 8
+    prune: Prune = True
+    wait_ready: float = 0.0
     on_unknown: OnUnknown = "hold"
+    gone_limit: float = 0.5
+    concurrency: int = 8
+    anyway: bool = False
+    complete: bool = True
+    rate: float | None = None
+    limit: int | None = None
     on_progress: OnProgress | None = None
     on_outcome: OnOutcome | None = None
     dry_run: bool = False
-    origin: str | None = None
-    gone_limit: float = 0.5
-    limit: int | None = None
-    rate: float | None = None
-    wait: float = 0.0
-    ledger_wait: float = 300.0
-    prune: Prune = False
-    wait_ready: float = 0.0
-    share: bool = True
     stop: Event | None = None
-    handle_signals: bool = True
 
     if TYPE_CHECKING:
 
@@ -150,19 +135,10 @@ class CheckedOptions:
         for name, least, most in _NUMBERS:
             if (value := getattr(self, name)) is not None or name not in ("limit", "rate"):
                 check_number(name, value, least, most, whole=name in ("concurrency", "limit"))
-        known = isinstance(self.prune, bool | PrunePlan) or self.prune == "excluded"
-        if not (known or callable(self.prune)):
-            raise ConfigurationError.of(
-                "prune",
-                f"expected True, False, 'excluded', a function or a plan, not {self.prune!r}",
-            )
-        if self.ledger is None and (self.prune or self.wait_ready):
-            needs = "prune" if self.prune else "wait_ready"
-            raise ConfigurationError.of(needs, "needs a ledger, which knows the sources")
-        if self.on_unknown not in get_args(OnUnknown):
-            raise ConfigurationError.of(
-                "on_unknown", f"expected 'hold' or 'resend', not {self.on_unknown!r}"
-            )
+        for name, choices in _CHOICES:
+            if (value := getattr(self, name)) not in choices or type(value) is int:
+                several = " or ".join(map(repr, choices))
+                raise ConfigurationError.of(name, f"expected {several}, not {value!r}")
         origin: object = self.origin
         if origin is not None and not (isinstance(origin, str) and origin.strip()):
             raise ConfigurationError.of("origin", f"expected a name, not {self.origin!r}")

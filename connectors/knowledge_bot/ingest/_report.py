@@ -16,21 +16,26 @@ Kind = Literal[
     "created",
     "replaced",
     "moved",
+    "unchanged",
     "removed",
-    "failed",
-    "unremoved",
     "refused",
-    "unknown",
     "undelivered",
     "invalid",
     "skipped",
-    "same_content",
-    "unversioned",
+    "failed",
+    "still_failed",
+    "unready",
+    "withheld",
+    "unknown",
+    "elsewhere",
+    "superseded",
+    "gone",
 ]
-"""The outcome of an item, or a remark about it; the report has a count of the same name."""
+"""What became of an item; the report has a count of the same name."""
 
 _MISSING: tuple[Kind, ...] = ("refused", "unknown", "undelivered", "invalid")
-_FAILED: tuple[Kind, ...] = (*_MISSING, "failed", "unremoved")
+_FAILED: tuple[Kind, ...] = (*_MISSING, "failed")
+_NOT_OK: tuple[Kind, ...] = (*_FAILED, "withheld", "unready")
 
 DONE: tuple[Kind, ...] = ("created", "replaced", "moved", "removed")
 """What went well."""
@@ -43,9 +48,8 @@ WOULD = {
 }
 """The names that these have for people where nothing was sent."""
 
-# Limits the memory of a run in which everything fails, and remarks do not displace failures.
+# Limits the memory of a run in which everything fails.
 FAILURES_KEPT = 1000
-_KEPT_OF = {"same_content": 20, "unversioned": 20}
 _FAILURES_SHOWN = 5
 _NAME_SHOWN = 200
 
@@ -62,6 +66,10 @@ class Stop(StrEnum):
     UNAVAILABLE = "unavailable"
     """The service failed, put items off or could not be reached many times in a row, or something
     else answers at its address."""
+    UNSUPPORTED = "unsupported"
+    """The service announces `sync`, and does not answer as that."""
+    OVERLAP = "overlap"
+    """Another origin, or sources of none, hold already what this origin was about to send."""
     LEDGER = "ledger"
     """The ledger could not be written, such as when the disk is full."""
     LIMIT = "limit"
@@ -72,7 +80,7 @@ class Stop(StrEnum):
     @property
     def may_pass(self) -> bool:
         """Whether the next run may go on without anybody changing anything."""
-        return self not in (Stop.AUTHENTICATION, Stop.PAYMENT, Stop.REFUSED)
+        return self in (Stop.UNAVAILABLE, Stop.LEDGER, Stop.LIMIT, Stop.REQUESTED)
 
 
 _STOPS: dict[Stop, str] = {
@@ -80,6 +88,8 @@ _STOPS: dict[Stop, str] = {
     Stop.PAYMENT: "the service asks for payment",
     Stop.REFUSED: "the service refuses the items",
     Stop.UNAVAILABLE: "the service is not available",
+    Stop.UNSUPPORTED: "the service announces `sync` and does not answer as that",
+    Stop.OVERLAP: "the items would be there twice",
     Stop.LEDGER: "the ledger cannot be used",
     Stop.LIMIT: "the limit of items was reached",
     Stop.REQUESTED: "the caller asked it to end",
@@ -121,8 +131,8 @@ class Report:
     """The counts of a run, so far or at its end.
 
     Every item is counted once, as one of `created`, `replaced`, `moved`, `unchanged`, `refused`,
-    `unknown`, `undelivered`, `invalid`, `skipped` and `elsewhere`. The other counts are about some
-    of these, or about items that are no longer there.
+    `unknown`, `undelivered`, `invalid`, `skipped` and `elsewhere`. The other counts are about
+    sources, or about items that are no longer there.
 
     Attributes:
         created: sources that were created; in a dry run, this and the others are what would be.
@@ -131,60 +141,56 @@ class Report:
         moved: items that were found under another key, with the same content. Nothing was sent of
             them; the source is the same, under the new name where the service can rename.
         unchanged: items that the service already has.
-        superseded: older sources that newer ones took the place of in this run, where the service
-            cannot replace; see `Ledger.superseded`.
-        removed: sources that `prune` removed: what is gone, and what was superseded.
-        gone: items that the service has and that the run's origin no longer yields, whether since
-            this run or an earlier one; see `Ledger.gone`. 0 if the origin was not read to its end.
-        gone_withheld: items that would be gone too, but are more than `gone_limit` allows.
-        unversioned: pages without a version, of which no later change is seen; new ones are named
-            in a warning.
-        same_content: created items whose content the collections have under another key.
-        failed: sources that the service could not read, as far as `wait_ready` found out; they
-            fail again in each such run until they are replaced or removed.
-        unready: sources that the service did not answer from yet when `wait_ready` was over, or
-            when it could not be asked; a later run that waits looks again.
-        unremoved: sources that `prune` could not remove; they stay listed in the ledger.
+        removed: sources of items that are gone, which the service removed.
         refused: items that the service refused; the next run tries them again.
-        unknown: items that the service may or may not have; see `Ledger.unknown`.
         undelivered: items that did not reach the service, or that it put off to the end; the next
             run tries them again.
         invalid: items that cannot be read or sent as they are, or that are empty by now while the
             service still has their old text.
         skipped: things left out on purpose, such as hidden and empty files.
-        elsewhere: items that another worker is sending.
+        failed: sources that the service could not read, and that nobody was told of before.
+        still_failed: the same, of which an earlier run told.
+        unready: sources that the service did not answer from yet when `wait_ready` was over.
+        withheld: items that are gone, but are more than `gone_limit` allows: they are still
+            answered from, until they are back or a run is given a higher limit.
+        unknown: items that the service may or may not have; see `Ledger.unknown`.
+        elsewhere: items that another run is sending with the same ledger.
+        superseded: older sources that newer ones took the place of in this run, where the service
+            cannot replace; see `Ledger.superseded`.
+        gone: items that the service has and the origin has not, whether since this run or an
+            earlier one: those that wait for another run to miss them, that `prune` leaves alone, or
+            that the service cannot remove; see `Ledger.gone`.
         duration: seconds since the run began.
-        failures: the first 1,000 items that are refused, unknown, undelivered, invalid, skipped,
-            failed or unremoved, and some that are unversioned or have the same content as another.
+        failures: the first 1,000 items that are refused, unknown, undelivered, invalid, skipped or
+            failed.
         stopped: why the run ended early; None if it came to the end of its items.
         stop_reason: the same as a sentence.
         dry_run: whether nothing was sent.
         total: how many items there are, if that is known.
         current: the name of the item that was begun last.
         paused: why nothing is being sent; empty while something is.
-        gone_unknown: why it is not known what is gone from the run's origin, such as an item that
-            cannot be read; empty if it is known, or there is no origin.
+        incomplete: why not all of the origin was seen, such as a folder that cannot be read, so
+            that it is not known what is gone; empty if all was.
+        unsupported: what was wanted and this service cannot do: `prune`, `wait_ready`.
     """
 
     created: int = 0
     replaced: int = 0
     moved: int = 0
     unchanged: int = 0
-    superseded: int = 0
     removed: int = 0
-    gone: int = 0
-    gone_withheld: int = 0
-    unversioned: int = 0
-    same_content: int = 0
-    failed: int = 0
-    unready: int = 0
-    unremoved: int = 0
     refused: int = 0
-    unknown: int = 0
     undelivered: int = 0
     invalid: int = 0
     skipped: int = 0
+    failed: int = 0
+    still_failed: int = 0
+    unready: int = 0
+    withheld: int = 0
+    unknown: int = 0
     elsewhere: int = 0
+    superseded: int = 0
+    gone: int = 0
     duration: float = 0.0
     failures: tuple[Outcome, ...] = ()
     stopped: Stop | None = None
@@ -193,18 +199,19 @@ class Report:
     total: int | None = None
     current: str = ""
     paused: str = ""
-    gone_unknown: str = ""
+    incomplete: str = ""
+    unsupported: tuple[str, ...] = ()
 
     @property
     def counts(self) -> dict[str, int]:
-        """The counts alone, `created` to `elsewhere`, by their names."""
+        """The counts alone, `created` to `gone`, by their names."""
         names = [field.name for field in fields(self)]
         return {name: getattr(self, name) for name in names[: names.index("duration")]}
 
     @property
     def missing(self) -> int:
         """How many items did not get into the collections as they are now."""
-        return self.refused + self.unknown + self.undelivered + self.invalid
+        return sum(getattr(self, kind) for kind in _MISSING)
 
     @property
     def sent(self) -> int:
@@ -213,12 +220,14 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether the service has all as it should, or another worker is sending the rest.
+        """Whether all is known to be there as it should, or another worker is sending the rest.
 
-        Nothing is missing, nothing failed to be read, and nothing is left that was to be removed.
+        The origin was read to its end, or to the limit; all its items are accepted, and readable as
+        far as the service tells; and nothing that it has no more is withheld. What an earlier run
+        told of, it is no reason to be red again.
         """
-        troubled = self.missing + self.failed + self.unremoved
-        return troubled == 0 and self.stopped in (None, Stop.LIMIT)
+        troubled = sum(getattr(self, kind) for kind in _NOT_OK)
+        return troubled == 0 and not self.incomplete and self.stopped in (None, Stop.LIMIT)
 
     @property
     def items(self) -> int:
@@ -230,14 +239,15 @@ class Report:
         return asdict(self)
 
     def __str__(self) -> str:
-        words = {"elsewhere": "in progress elsewhere", "gone_withheld": "gone, but withheld"}
+        words = {"elsewhere": "in progress elsewhere", "withheld": "gone, but withheld"}
         words |= WOULD if self.dry_run else {}
         counts = ", ".join(
             f"{words.get(name, name.replace('_', ' '))} {count}"
             for name, count in self.counts.items()
             if count
         )
-        end = f"; stopped: {self.stop_reason.rstrip('. ')}" if self.stopped else ""
+        end = f"; not all was seen: {self.incomplete.rstrip('. ')}" if self.incomplete else ""
+        end = f"; stopped: {self.stop_reason.rstrip('. ')}" if self.stopped else end
         return f"{counts or 'nothing to do'} in {self.duration:.1f} s{end}"
 
     def __repr__(self) -> str:
@@ -245,15 +255,17 @@ class Report:
 
 
 class Counters:
-    """What a run has counted, and why it stopped. Used only in the event loop's thread."""
+    """What became of a run's items so far, and why it stopped. Used in the event loop's thread."""
 
     def __init__(self, *, dry_run: bool, on_outcome: Callable[[Outcome], object] | None) -> None:
         self._dry_run, self._on_outcome = dry_run, on_outcome
         self.failures: list[Outcome] = []
         self._began = time.monotonic()
-        self.counts: Counter[str] = Counter()
+        self.counts: Counter[Kind] = Counter()
         self.stopped: tuple[Stop, str] | None = None  # and a detail, such as the error
-        self.gone_unknown: str = ""
+        self.incomplete: str = ""
+        self.unsupported: tuple[str, ...] = ()
+        self.current: str = ""
 
     @property
     def ended(self) -> bool:
@@ -264,16 +276,21 @@ class Counters:
         """Count an item, and keep it if it failed."""
         self.counts[outcome.kind] += 1
         if outcome.kind not in DONE:
-            most = _KEPT_OF.get(outcome.kind, FAILURES_KEPT)
-            if len(self.failures) < FAILURES_KEPT and self.counts[outcome.kind] <= most:
+            if len(self.failures) < FAILURES_KEPT:
                 self.failures.append(outcome)
             logger.info("%s: %s: %s", outcome.kind, outcome.name, outcome.error)
         if self._on_outcome is not None:
             self._on_outcome(outcome)
 
+    def cannot(self, what: str, instead: str) -> None:
+        """Record something that was wanted and that the service cannot do, and say so once."""
+        if what not in self.unsupported:
+            self.unsupported = (*self.unsupported, what)
+            logger.warning("%s", instead)
+
     def report(self, **at_present: Any) -> Report:
         """Return the counts as they are now."""
-        counts: dict[str, Any] = dict(self.counts)
+        counts: Any = self.counts
         return Report(
             **counts,
             duration=time.monotonic() - self._began,
@@ -281,13 +298,15 @@ class Counters:
             stopped=None if self.stopped is None else self.stopped[0],
             stop_reason="" if self.stopped is None else stop_reason(*self.stopped),
             dry_run=self._dry_run,
-            gone_unknown=self.gone_unknown,
+            current=self.current,
+            incomplete=self.incomplete,
+            unsupported=self.unsupported,
             **at_present,
         )
 
 
 class IncompleteIngestionError(KnowledgeBotError):
-    """Some items did not get into the collections; all others did.
+    """Not everything is in the collections as it should be.
 
     `ingest` does not raise for single items but returns a report. A caller that cannot use a report
     raises this error with it.
@@ -319,7 +338,7 @@ class IncompleteIngestionError(KnowledgeBotError):
             may_pass=(
                 report.stopped.may_pass
                 if report.stopped is not None
-                else report.undelivered + report.unremoved > 0
+                else report.undelivered + report.unready > 0
             ),
             outcome=_what_to_do(report, again),
         )
@@ -333,8 +352,7 @@ def _reasons(report: Report) -> str:
     for one in failures[:_FAILURES_SHOWN]:
         alike.setdefault((one.kind, one.error.rstrip(". ")), []).append(shortened(one.name))
     reasons = [f"{', '.join(names)}: {kind}, {error}" for (kind, error), names in alike.items()]
-    troubled = report.missing + report.failed + report.unremoved
-    left = troubled - min(len(failures), _FAILURES_SHOWN)
+    left = report.missing + report.failed - min(len(failures), _FAILURES_SHOWN)
     return ". ".join([*reasons, f"And {left} more"] if left > 0 and reasons else reasons)
 
 
@@ -351,8 +369,11 @@ def _what_to_do(report: Report, again: str) -> str:
         )
     if report.failed:
         advice.append("What failed cannot be read by the service until it is corrected or removed")
-    unfinished = report.refused + report.undelivered + report.elsewhere + report.unremoved
-    if unfinished or report.stopped is not None:
+    if report.withheld:
+        advice.append(
+            "What is withheld stays until it is back, or a run is given a higher gone_limit"
+        )
+    if report.refused + report.undelivered + report.elsewhere or report.stopped is not None:
         advice.append(f"{again}: what was created is not sent again")
     return ". ".join(advice)
 

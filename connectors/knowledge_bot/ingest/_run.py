@@ -1,4 +1,4 @@
-"""`ingest` and `aingest`: one run, blocking or awaited."""
+"""`ingest`, `aingest` and `complete`: one run, blocking or awaited."""
 
 import asyncio
 import contextlib
@@ -11,13 +11,22 @@ from knowledge_bot._signals import stop_on_signals
 from knowledge_bot._threads import in_own_loop
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._engine import Run
-from knowledge_bot.ingest._options import CheckedOptions, IngestionOptions, check_names
-from knowledge_bot.ingest._origins import is_origin, taken
-from knowledge_bot.ingest._report import Report, Stop
+from knowledge_bot.ingest._feeding import Place
+from knowledge_bot.ingest._keeper import Keeper
+from knowledge_bot.ingest._options import (
+    CheckedOptions,
+    IngestionOptions,
+    Prune,
+    check_names,
+)
+from knowledge_bot.ingest._report import Report, Stop, logger
 from knowledge_bot.ingest._sending import Sender
 
 if TYPE_CHECKING:
+    import os
     from concurrent.futures import Future
+
+    from knowledge_bot.ingest._ledger import Ledger
 
 # The longest wait for outcomes to be recorded after an abort, in seconds.
 _ABORT_TIMEOUT = 5.0
@@ -42,14 +51,14 @@ class Ingestion(CheckedOptions):
         ConfigurationError: an option cannot be used.
     """
 
-    def run(self, client: Client, items: Items) -> Report:
+    def run(self, client: Client, origin: Items) -> Report:
         """Ingest the items and return when that is done; see `ingest`."""
         if not isinstance(client, Client):
             raise ConfigurationError.expected(
                 "client", "a Client", client, "; aingest takes an AsyncClient"
             )
         asked = threading.Event()
-        run = self._new_run(client, Sender(client), items, asked)
+        run = self._new_run(client, origin, asked)
 
         def interrupted(error: BaseException, done: "Future[Report]") -> None:
             """Finish what is in flight, or abort if this is the second request to end."""
@@ -71,14 +80,14 @@ class Ingestion(CheckedOptions):
             counted(report.counts)
         return report
 
-    async def arun(self, client: AsyncClient, items: Items | AsyncIterable[object]) -> Report:
+    async def arun(self, client: AsyncClient, origin: Items | AsyncIterable[object]) -> Report:
         """Ingest the items; see `aingest`."""
         if not isinstance(client, AsyncClient):
             raise ConfigurationError.expected(
                 "client", "an AsyncClient", client, "; ingest takes a Client"
             )
         asked = threading.Event()
-        run = self._new_run(client, Sender(client), items, asked)
+        run = self._new_run(client, origin, asked)
         with self._watched(client, asked) as counted:
             running = asyncio.create_task(run.run())
             try:
@@ -99,36 +108,51 @@ class Ingestion(CheckedOptions):
         self, client: Client | AsyncClient, asked: threading.Event
     ) -> Iterator[Callable[[Mapping[str, int]], None]]:
         """Surround a run with its signals and span; yields what takes its counts."""
-        signals = stop_on_signals(asked.set, wanted=self.handle_signals)
+        signals = stop_on_signals(asked.set)
         with client._run_span("ingest") as counted, signals:  # noqa: SLF001 - the core's own
             yield counted
 
-    def _new_run(
-        self, client: Client | AsyncClient, sender: "Sender", items: Any, asked: threading.Event
-    ) -> Run:
-        if is_origin(items):
-            items = taken(items)
-        several = isinstance(items, Iterable | AsyncIterable)
-        if not several or isinstance(items, str | bytes | dict) or hasattr(items, "identity"):
-            raise ConfigurationError.expected("items", "several items, as in a list", items)
+    def _new_run(self, client: Client | AsyncClient, origin: Any, asked: threading.Event) -> Run:
+        place, stop = Place(origin, self.origin, self.collections), self.stop
+        has_key = client._configuration.api_key is not None  # noqa: SLF001 - the core's own
         if not self.dry_run:
-            client._check("ingest")  # noqa: SLF001 - the core's own, not a user's
-        origin = self.origin or getattr(items, "origin", None)
-        if self.origin is not None and hasattr(items, "named"):
-            items = items.named(self.origin)
-        stop = self.stop
+            client._check("ingest")  # noqa: SLF001 - as above
         return Run(
-            client.base_url,
-            sender,
-            items,
+            Sender(client),
+            place,
             self,
-            origin=origin,
-            stop_requested=lambda: asked.is_set() or (stop is not None and stop.is_set()),
+            lambda run: _keeper_of(run, client.base_url),
+            lambda: asked.is_set() or (stop is not None and stop.is_set()),
+            asks=has_key or not self.dry_run,
         )
 
 
+def _keeper_of(run: Run, service: str) -> Keeper:
+    """Return who keeps the book: the service where it can, and else the ledger.
+
+    Raises:
+        ConfigurationError: there is neither.
+    """
+    if "sync" in run.sender.extensions:
+        from knowledge_bot.ingest._service_keeper import ServiceKeeper
+
+        if run.options.ledger is not None:
+            logger.info("The service keeps the book itself; %s is not used", run.options.ledger)
+        return ServiceKeeper(run)
+    if run.options.ledger is None:
+        raise ConfigurationError.of(
+            "ledger",
+            "the service does not keep the book of what it was sent (it does not announce the "
+            "extension 'sync'), so name a ledger that does: the path of a SQLite file, or "
+            "postgresql://…. Nothing was sent",
+        )
+    from knowledge_bot.ingest._ledger_keeper import LedgerKeeper
+
+    return LedgerKeeper(run, service)
+
+
 def ingest(client: Client, items: Items, **options: Unpack[IngestionOptions]) -> Report:
-    """Create a source from each item, except those that the ledger knows to be unchanged.
+    """Let a service have what an origin has: create, replace and remove sources until it does.
 
     It blocks, and may be called in the thread of a running event loop. On SIGTERM, SIGHUP, Ctrl-C,
     `stop`, or an exception in the waiting thread it begins nothing new and finishes what is in
@@ -136,8 +160,8 @@ def ingest(client: Client, items: Items, **options: Unpack[IngestionOptions]) ->
 
     Args:
         client: sends the requests.
-        items: an origin such as `Folder("handbook")`, or `WebPage`, `Text`, `File` and `Skipped`
-            objects; they are taken one at a time in a thread.
+        items: where they come from, such as a `knowledge_bot.origins.Folder`; or `WebPage`,
+            `Text`, `File` and `Skipped` objects themselves, taken one at a time in a thread.
         options: `collections`, `ledger` and the others of `IngestionOptions`: for their meaning,
             see `help(knowledge_bot.ingest.IngestionOptions)`.
 
@@ -146,9 +170,10 @@ def ingest(client: Client, items: Items, **options: Unpack[IngestionOptions]) ->
 
     Raises:
         TypeError: there is no such option, or no `collections`. Nothing was sent.
-        ConfigurationError: an argument cannot be used, or the client is closed or has no API key.
+        ConfigurationError: an argument cannot be used; the client is closed or has no API key; or
+            the service does not announce `sync`, and there is no `ledger`.
         LedgerError: the ledger cannot be opened.
-        Exception: what `items` or a callback raised, once the requests in flight have ended.
+        Exception: what the origin or a callback raised, once the requests in flight have ended.
     """
     return _ingestion(options).run(client, items)
 
@@ -158,7 +183,7 @@ async def aingest(
     items: Items | AsyncIterable[object],
     **options: Unpack[IngestionOptions],
 ) -> Report:
-    """Ingest as `ingest` does, without blocking; `items` may be an asynchronous iterable.
+    """Ingest as `ingest` does, without blocking; items may be an asynchronous iterable.
 
     When it is cancelled, as by Ctrl-C under `asyncio.run`, it finishes what is in flight before it
     raises `CancelledError`; a second cancellation ends it at once. Callbacks are called in the
@@ -170,3 +195,54 @@ async def aingest(
 def _ingestion(options: IngestionOptions) -> Ingestion:
     check_names(options, IngestionOptions)
     return Ingestion(**options)
+
+
+class _Known:
+    """An origin of which only the keys are known: nothing of it is sent."""
+
+    def __init__(self, name: str, keys: Iterable[str]) -> None:
+        self.name, self._keys = name, frozenset(keys)
+
+    def items(self) -> Iterator[object]:
+        """Yield nothing."""
+        return iter(())
+
+    def gone_reason(self, key: str) -> str:
+        """Return whether the item with a key is there."""
+        return "unread" if key in self._keys else "missing"
+
+
+def complete(
+    client: Client,
+    origin: str,
+    keys: Iterable[str],
+    *,
+    ledger: "Ledger | str | os.PathLike[str] | None" = None,
+    prune: Prune = True,
+    gone_limit: float = 0.5,
+) -> Report:
+    """Say which items an origin has, after several runs have each sent a part of them.
+
+    What the service has of the origin beside these is gone, under the guards of `ingest`.
+
+    Args:
+        client: sends the requests.
+        origin: the name that the runs were given, with `complete=False`.
+        keys: the keys of all its items, also of those that were not sent.
+        ledger: the ledger of the runs, for a service that does not announce `sync`.
+        prune: as for `ingest`.
+        gone_limit: as for `ingest`.
+
+    Returns:
+        The counts of what is `removed`, `gone` and `withheld`.
+
+    Raises:
+        ConfigurationError: an argument cannot be used.
+        LedgerError: the ledger cannot be opened.
+    """
+    if isinstance(keys, str):
+        raise ConfigurationError.expected("keys", "several keys, as in a list", keys)
+    options = Ingestion(
+        collections="col_any", ledger=ledger, prune=prune, gone_limit=gone_limit, anyway=True
+    )
+    return options.run(client, _Known(origin, keys))

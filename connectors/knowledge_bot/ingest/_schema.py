@@ -1,4 +1,4 @@
-"""The ledger's database: its tables and their version, and the runs that use it.
+"""The ledger's database, and the runs that use it.
 
 Each run holds a lease while it sends. A run without a lease that counts can no longer record an
 outcome, so what it was sending becomes unknown.
@@ -13,117 +13,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 from knowledge_bot._database import Connection, Database, DatabaseError
+from knowledge_bot.ingest._statements import (
+    ALWAYS_THERE,
+    CLAIMING_RUNS,
+    RUNS,
+    TABLES,
+    VERSION,
+)
 
 
 class LedgerError(DatabaseError):
     """The ledger cannot be opened, read or written. Nothing is sent without it."""
-
-
-VERSION = 1
-"""Of the tables. A ledger with tables of another version cannot be used."""
-
-# All names share a prefix, since a PostgreSQL database often serves other programs too. Columns
-# that most rows do not need are NULL, and what all items of a run share is in a table of its own:
-# with ten million items, a byte per row is ten megabytes. All times are Unix seconds.
-#
-# An item's row is written once for each result. No index holds what a result changes, and in
-# PostgreSQL a page keeps room for the next version of its rows (`{roomy}`), so that the indexes
-# are left alone ("Heap-Only Tuples"). What is being sent is in a narrow table of its own.
-_TABLES = """
-CREATE TABLE kbot_ledger (version INTEGER NOT NULL);
-INSERT INTO kbot_ledger (version) VALUES (1);
-CREATE TABLE kbot_scopes (        -- within which a key is unique
-    number {identity},
-    service TEXT NOT NULL,
-    collections TEXT NOT NULL,    -- sorted, with commas
-    UNIQUE (service, collections)
-);
-CREATE TABLE kbot_origins (       -- read as a whole, such as a folder
-    number {identity},
-    scope INTEGER NOT NULL,
-    name TEXT NOT NULL,
-    UNIQUE (scope, name)
-);
-CREATE TABLE kbot_runs (          -- the live runs, and their leases
-    run BIGINT PRIMARY KEY,
-    scope INTEGER NOT NULL,
-    machine TEXT NOT NULL,
-    host TEXT NOT NULL,
-    pid INTEGER NOT NULL,
-    started TEXT NOT NULL,
-    lease_until DOUBLE PRECISION NOT NULL
-);
-CREATE TABLE kbot_items (         -- what became of each item
-    number {identity},
-    id {bytes} NOT NULL UNIQUE,   -- a hash of service, collections and key
-    scope INTEGER NOT NULL,
-    origin INTEGER,
-    key TEXT NOT NULL,
-    name TEXT,                    -- NULL: the same as the key
-    kind TEXT NOT NULL,
-    location TEXT,                -- of a page or a file; NULL: the same as the key
-    state TEXT NOT NULL           -- created, refused or unknown
-        CHECK (state IN ('created', 'refused', 'unknown')),
-    digest {bytes},               -- of the content that the service has
-    pending {bytes},              -- of the content sent last, unless state is created
-    version TEXT,                 -- changes with the content, and is cheaper than digest
-    source_id TEXT,               -- the source created last ...
-    source_name TEXT,             -- ... and its name, where the item has a newer one
-    source_revision TEXT,         -- ... and its revision in the service
-    ready_at BIGINT,              -- ... and when the service answered from it
-    idempotency_key TEXT,         -- of the attempt whose outcome is unknown, as in a claim
-    run BIGINT NOT NULL,          -- the run that wrote the row last
-    generation INTEGER NOT NULL,  -- writing compares and swaps it
-    attempts INTEGER NOT NULL,
-    error TEXT,
-    updated_at BIGINT NOT NULL,
-    gone_at BIGINT,               -- when its origin stopped yielding it ...
-    gone_reason TEXT              -- ... and why
-){roomy};
-CREATE INDEX kbot_items_unsettled ON kbot_items (state) WHERE state <> 'created';
-CREATE INDEX kbot_items_origin ON kbot_items (origin) WHERE origin IS NOT NULL;
-CREATE INDEX kbot_items_gone ON kbot_items (gone_at) WHERE gone_at IS NOT NULL;
-CREATE TABLE kbot_claims (        -- the requests in flight: items that are being sent
-    id {bytes} PRIMARY KEY,       -- of the item, which may have no row yet
-    run BIGINT NOT NULL,
-    scope INTEGER NOT NULL,
-    origin INTEGER,
-    key TEXT NOT NULL,
-    name TEXT,                    -- NULL: the same as the key
-    kind TEXT NOT NULL,
-    location TEXT,                -- NULL: the same as the key
-    pending {bytes},              -- of the content being sent
-    idempotency_key TEXT,         -- that the request carries; where it replaces a source, the
-                                  -- revision that it replaces, in quotes, which no key begins with
-    claimed_at BIGINT NOT NULL
-){keyed};
-CREATE TABLE kbot_superseded (
-    source_id TEXT PRIMARY KEY,
-    source_revision TEXT,
-    replaced_by TEXT,
-    scope INTEGER NOT NULL,
-    key TEXT NOT NULL,
-    name TEXT NOT NULL,
-    superseded_at BIGINT NOT NULL
-);
-CREATE TABLE kbot_notes (         -- what whoever runs ingestions has to remember between them
-    name TEXT PRIMARY KEY,
-    note TEXT NOT NULL            -- JSON
-);
-CREATE TABLE kbot_pages (         -- validators for conditional requests
-    id {bytes} PRIMARY KEY,       -- a hash of the address
-    known {bytes} NOT NULL        -- packed by the page reader
-);
-CREATE TABLE kbot_rates (         -- the shared queue of runs with a rate
-    service TEXT PRIMARY KEY,
-    free_at DOUBLE PRECISION NOT NULL   -- the next free turn
-);
-"""
-
-
-_ALWAYS_THERE = {
-    "kbot_items", "kbot_origins", "kbot_pages", "kbot_runs", "kbot_scopes", "kbot_superseded"
-}  # fmt: skip
 
 
 class LedgerDatabase(Database):
@@ -131,7 +31,7 @@ class LedgerDatabase(Database):
 
     noun = "ledger"
     error = LedgerError
-    tables = _TABLES
+    tables = TABLES
 
     def is_made(self, connection: Connection) -> bool:
         """Return whether a database holds a ledger.
@@ -155,7 +55,7 @@ class LedgerDatabase(Database):
                 f"{self.name} is a ledger of version {version}, and this knowledge-bot uses "
                 f"version {VERSION}. Nothing was written to it; name another one"
             )
-        if version == 0 or not _ALWAYS_THERE.issubset(names):
+        if version == 0 or not ALWAYS_THERE.issubset(names):
             raise self.error(
                 f"{self.name} is a part of a ledger: some of its tables or rows are missing, such "
                 "as after a copy that was interrupted. Nothing was written to it; copy it again, "
@@ -177,8 +77,6 @@ LEASE = 60.0
 
 HEARTBEAT = LEASE / 4
 """Seconds between two renewals of a lease."""
-
-DIED = "the worker that sent it died before it recorded the outcome"
 
 _UNKNOWN_MACHINE = ""
 
@@ -267,19 +165,16 @@ def _start_of(pid: int) -> str | None:
 
 
 def live_runs(connection: Connection, *, but: int = 0) -> dict[int, int]:
-    """Return the runs that can still record the outcome of their claims, with their scopes."""
+    """Return the runs that can still record the outcome of their claims, with their origins."""
     now = connection.now()
-    query = (
-        "SELECT run, machine, host, pid, started, lease_until, scope FROM kbot_runs WHERE run <> ?"
-    )
     return {
-        owner[0]: scope
-        for *owner, lease_until, scope in connection.rows(query, but)
+        owner[0]: origin
+        for *owner, lease_until, origin in connection.rows(RUNS, but)
         if not Owner(*owner).is_dead(lease_until=lease_until, now=now)
     }
 
 
 def dead_runs(connection: Connection) -> set[int]:
     """Return the runs that hold claims and can no longer record their outcome."""
-    runs = {run for (run,) in connection.rows("SELECT DISTINCT run FROM kbot_claims")}
+    runs = {run for (run,) in connection.rows(CLAIMING_RUNS)}
     return runs - live_runs(connection).keys() if runs else runs

@@ -17,13 +17,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from knowledge_bot._database import Connection, Session
 from knowledge_bot.errors import ConfigurationError
+from knowledge_bot.ingest import _statements as sql
 from knowledge_bot.ingest._schema import (
-    DIED,
     HEARTBEAT,
     LEASE,
     LedgerDatabase,
@@ -38,8 +38,8 @@ T = TypeVar("T")
 
 _PORTS = {"http": 80, "https": 443}
 
-CHANGED_THERE = b"changed in the service"
-"""Stands for the digest of a source that somebody else has changed, or that may be removed."""
+# Bytes kept of a digest: enough to distinguish contents, and rows stay small.
+DIGEST_SIZE = 16
 
 
 class State(StrEnum):
@@ -55,37 +55,13 @@ class State(StrEnum):
     """The service may or may not have it."""
 
 
-class Row(NamedTuple):
-    """What the ledger knows of an item: a row of `kbot_items`, in the order of its columns.
+class Row(sql.Columns):
+    """What the ledger knows of an item.
 
-    While a run sends it, the state is `claimed`, and a row of `kbot_claims` has what is new. See
-    `_schema` for the meaning of the columns.
+    While a run sends it, the state is `claimed`, and a row of `kbot_claims` has what is new.
     """
 
-    id: bytes
-    scope: int
-    origin: int | None
-    key: str
-    name: str | None
-    kind: str
-    location: str | None
-    state: str
-    digest: bytes | None
-    pending: bytes | None
-    version: str | None
-    source_id: str | None
-    source_name: str | None
-    source_revision: str | None
-    ready_at: int | None
-    idempotency_key: str | None
-    run: int
-    generation: int
-    attempts: int
-    error: str | None
-    updated_at: int
-    gone_at: int | None
-    gone_reason: str | None
-    number: int = 0  # the database gives it; never written
+    __slots__ = ()
 
     @property
     def source_called(self) -> str:
@@ -116,8 +92,8 @@ class Row(NamedTuple):
             known: columns. Of a created item, `digest` is by default that of what was sent last.
         """
         if state is State.CREATED:
-            of_source = dict.fromkeys(_OF_SOURCE) | {"digest": self.pending, "pending": None}
-            known = {**of_source, "error": None, **known}
+            of_source = {"version": None, "source_name": None}
+            known = {**of_source, "digest": self.pending, "pending": None, "error": None, **known}
         if state is not State.UNKNOWN:
             known["idempotency_key"] = None
         generation = self.generation + (self.state != State.CLAIMED)  # a claim has counted already
@@ -126,11 +102,8 @@ class Row(NamedTuple):
         )
 
 
-# What is known of a source, and not of a newer one that takes its place.
-_OF_SOURCE = ("version", "source_name", "source_revision", "ready_at")
-
 NO_ROW = Row._make(
-    (b"", 0, None, "", None, "", None, State.REFUSED, *[None] * 8, 0, 0, 0, None, 0, None, None, 0)
+    (b"", 0, 0, "", None, "", None, State.REFUSED, *[None] * 6, 0, 0, 0, None, 0, None, None, 0)
 )
 """What an item has before it has a row."""
 
@@ -150,14 +123,14 @@ def normalised_url(service: str) -> str:
     return f"{parts.scheme}://{host}{f':{port}' if port else ''}{parts.path.rstrip('/')}"
 
 
-def item_ids(service: str, collections: Iterable[str]) -> Callable[[str], bytes]:
+def item_ids(service: str, origin: str) -> Callable[[str], bytes]:
     """Return the function from an item's key to its id in a ledger.
 
     The id is a hash, since keys are long and indexes should be small; and runs that share items
     divide them by it.
     """
-    scope = f"{service}\0{','.join(sorted(collections))}\0".encode("utf-8", "surrogatepass")
-    begun = hashlib.blake2b(scope, digest_size=16)
+    place = f"{service}\0{origin}\0".encode("utf-8", "surrogatepass")
+    begun = hashlib.blake2b(place, digest_size=16)
 
     def item_id(key: str) -> bytes:
         hashed = begun.copy()
@@ -165,85 +138,6 @@ def item_ids(service: str, collections: Iterable[str]) -> Callable[[str], bytes]
         return hashed.digest()
 
     return item_id
-
-
-_COLUMNS = ", ".join(Row._fields)
-
-# Each item once: what is being sent as its claim says, with what is known of it from before. What a
-# dead run was sending is unknown.
-_HELD = f"""
-    SELECT {_COLUMNS} FROM kbot_items WHERE id NOT IN (SELECT id FROM kbot_claims)
-    UNION ALL
-    SELECT claim.id, claim.scope, claim.origin, claim.key, claim.name, claim.kind, claim.location,
-        CASE WHEN claim.run IN ({{dead}}) THEN 'unknown' ELSE 'claimed' END,
-        item.digest, claim.pending, item.version, item.source_id,
-        CASE WHEN item.source_id IS NOT NULL
-            THEN coalesce(item.source_name, item.name, item.key) END,
-        item.source_revision, item.ready_at, claim.idempotency_key, claim.run,
-        coalesce(item.generation, 0) + 1, coalesce(item.attempts, 0) + 1,
-        CASE WHEN claim.run IN ({{dead}}) THEN '{DIED}' END,
-        claim.claimed_at, NULL, NULL, coalesce(item.number, 0)
-    FROM kbot_claims AS claim LEFT JOIN kbot_items AS item ON item.id = claim.id
-"""  # noqa: S608 - names of ours
-
-_WRITE = f"""
-    INSERT INTO kbot_items ({", ".join(Row._fields[:-1])})
-    VALUES {{rows}}
-    ON CONFLICT (id) DO UPDATE SET
-        {", ".join(f"{name} = excluded.{name}" for name in Row._fields[1:-1])}
-    WHERE kbot_items.generation = excluded.generation - 1    -- unchanged since it was read, or ...
-       OR (kbot_items.run = excluded.run AND kbot_items.state = 'unknown')
-       OR EXISTS (SELECT 1 FROM kbot_claims              -- ... the outcome of this run's claim,
-                  WHERE id = excluded.id AND run = excluded.run)  -- even if it was taken for dead
-"""  # noqa: S608 - names of ours
-
-# The columns of a claim, as a row has them.
-_OF_CLAIM = (
-    "id", "run", "scope", "origin", "key", "name", "kind", "location", "pending", "idempotency_key",
-    "updated_at",
-)  # fmt: skip
-
-_CLAIM = f"""
-    INSERT INTO kbot_claims ({", ".join(_OF_CLAIM[:-1])}, claimed_at)
-    VALUES {{rows}} ON CONFLICT DO NOTHING
-"""  # noqa: S608 - as above
-
-# What a run knows of the ledger when it begins.
-_AT_FIRST = (
-    "SELECT (SELECT coalesce(max(number), 0) FROM kbot_items), "
-    "(SELECT coalesce(max(number), 0) FROM kbot_origins)"
-)
-
-_RELEASE = "DELETE FROM kbot_claims WHERE id {ids} AND run = ?"
-
-# An item that is found under another key keeps its row, unless that was written meanwhile.
-_MOVE = f"""
-    UPDATE kbot_items SET {", ".join(f"{name} = ?" for name in Row._fields[:-1])}
-    WHERE number = ? AND state = 'created' AND digest = ?
-      AND id NOT IN (SELECT id FROM kbot_claims)
-      AND NOT EXISTS (SELECT 1 FROM kbot_items AS other WHERE other.id = ?)
-"""  # noqa: S608 - names of ours
-
-# The items that an origin had when the run began, and those of them whose content may be moved.
-_OF_ORIGIN = "origin = ? AND scope = ? AND number <= ?"
-_CONTENT = "state = 'created' AND kind <> 'webpage'"
-
-_UNCLAIMED = (
-    "generation = generation + 1 WHERE number {ids} AND id NOT IN (SELECT id FROM kbot_claims)"
-)
-
-# Reads the table once, and asks for no index on `digest`, which every change of an item would have
-# to be written to.
-_SAME_CONTENTS = """
-    WITH mine AS MATERIALIZED (
-        SELECT number, scope, digest, key, name FROM kbot_items
-        WHERE run = ? AND state = 'created' AND kind <> 'webpage'
-    )
-    SELECT mine.key, min(mine.name), min(other.key) FROM kbot_items AS other CROSS JOIN mine
-    WHERE other.digest = mine.digest AND other.scope = mine.scope AND other.number <> mine.number
-      AND (other.run <> ? OR other.key < mine.key)
-    GROUP BY mine.number, mine.key
-"""
 
 
 def write_rows(connection: Connection, rows: Sequence[Row], claimed: Set[bytes]) -> set[bytes]:
@@ -261,10 +155,10 @@ def write_rows(connection: Connection, rows: Sequence[Row], claimed: Set[bytes])
     last = {row.id: row for row in rows}  # a statement of PostgreSQL writes no row twice
     read = {row.id for row in last.values() if row.generation > 1} - claimed
     if read:
-        there = connection.of_ids("SELECT id FROM kbot_items WHERE id {ids}", sorted(read))
+        there = connection.of_ids(sql.THERE, sorted(read))
         for each in read.difference(each for (each,) in there):
             del last[each]
-    if connection.insert(_WRITE, [row[:-1] for row in last.values()]) == len(last):
+    if connection.insert(sql.WRITE, [row[:-1] for row in last.values()]) == len(last):
         return set()
     found = {row.id: row for row in rows_where(connection, "id {ids}", ids=list(last))}
     return {row.id for row in last.values() if not _is_written(row, found.get(row.id))}
@@ -286,17 +180,10 @@ def rows_where(
         ids: which ones, if it names them.
         dead: runs whose claims are unknown; None: claims do not count, only outcomes.
     """
-    table = "kbot_items" if dead is None else f"({held(dead)}) AS held"
-    query = f"SELECT {_COLUMNS} FROM {table} WHERE {condition}"  # noqa: S608 - as above
-    found = (
-        connection.rows(query, *values) if ids is None else connection.of_ids(query, ids, *values)
-    )
-    return list(map(Row._make, found))
-
-
-def held(dead: Iterable[int]) -> str:
-    """Return the query of all items as the ledger knows them, claims of dead runs as unknown."""
-    return _HELD.format(dead=", ".join(map(str, dead)) or "NULL")
+    held = sql.ITEMS.format(condition=condition) if dead is None else sql.held(dead, condition)
+    if ids is None:
+        return list(map(Row._make, connection.rows(held, *values)))
+    return list(map(Row._make, connection.of_ids(held, ids, *values)))
 
 
 def _is_written(row: Row, found: Row | None) -> bool:
@@ -306,21 +193,12 @@ def _is_written(row: Row, found: Row | None) -> bool:
     return (found.run, found.state, found.source_id) == (row.run, row.state, row.source_id)
 
 
-def supersede(connection: Connection, sources: Sequence[tuple[Any, ...]]) -> None:
-    """List sources that newer ones replaced, as `superseded_rows` returns them."""
-    connection.insert(
-        "INSERT INTO kbot_superseded (source_id, source_revision, replaced_by, scope, key, name, "
-        "superseded_at) VALUES {rows} ON CONFLICT DO NOTHING",
-        sources,
-    )
-
-
 def superseded_rows(row: Row | None, source_id: str | None) -> list[tuple[Any, ...]]:
     """Return the row of `kbot_superseded` for the source that a new one replaces, if any."""
     if row is None or row.source_id is None or row.source_id == source_id:
         return []
-    of_source = row.source_id, row.source_revision, source_id
-    return [(*of_source, row.scope, row.key, row.source_called, int(time.time()))]
+    place = row.origin, row.collections, row.key, row.source_called
+    return [(row.source_id, source_id, *place, int(time.time()))]
 
 
 def expire(connection: Connection) -> None:
@@ -328,27 +206,30 @@ def expire(connection: Connection) -> None:
     if not dead_runs(connection):
         return
     with connection.transaction():
-        if not connection.sqlite:
-            # Nobody else expires them now, and nobody renews a lease. Whoever was silent for so
-            # long that it is considered dead renews it before it writes anything else.
-            connection.run("LOCK TABLE kbot_runs IN SHARE ROW EXCLUSIVE MODE")
+        # Nobody else expires them now, and nobody renews a lease. Whoever was silent for so long
+        # that it is considered dead renews it before it writes anything else.
+        connection.lock(sql.LOCK_RUNS)
         for run in dead_runs(connection):  # one may have renewed its lease in between
             expire_run(connection, run)
 
 
 def expire_run(connection: Connection, run: int) -> None:
     """Turn a run's claims into unknown outcomes, and end its lease, inside a transaction."""
-    claims = rows_where(connection, "state = 'claimed' AND run = ? ORDER BY id", run, dead=())
+    claims = rows_where(connection, sql.CLAIMS_OF, run, dead=())
     if claims:
-        unknown = [row.settled(State.UNKNOWN, error=DIED) for row in claims]
+        unknown = [row.settled(State.UNKNOWN, error=sql.DIED) for row in claims]
         write_rows(connection, unknown, {row.id for row in claims})
-    connection.run("DELETE FROM kbot_claims WHERE run = ?", run)
-    connection.run("DELETE FROM kbot_runs WHERE run = ?", run)
+    connection.run(sql.RELEASE_ALL, run)
+    connection.run(sql.END_RUN, run)
 
 
-def page_id(url: str) -> bytes:
-    """Return the id of a page's address in a ledger."""
-    return hashlib.blake2b(url.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+def number_of(connection: Connection, find: str, add: str, *values: str, makes: bool = True) -> int:
+    """Return the number of an origin or a set of collections; 0 where it is not to be made."""
+    found = connection.rows(find, *values)
+    if not found and makes:
+        connection.run(add, *values)
+        found = connection.rows(find, *values)
+    return int(found[0][0]) if found else 0
 
 
 @dataclass(slots=True)
@@ -375,19 +256,10 @@ class Batch:
 
 @dataclass(slots=True)
 class Gone:
-    """What an origin no longer yields.
+    """What an origin no longer yields: how many items, and how many more are withheld."""
 
-    Attributes:
-        total: how many items the ledger had of it.
-        again: key and reason of what an earlier complete run had missed too, by the item's id.
-        first: likewise, what is missed for the first time, or for another reason.
-        withheld: whether the latter is more than the limit allows, and so not recorded as gone.
-    """
-
-    total: int
-    again: dict[bytes, tuple[str, str]] = field(default_factory=dict)
-    first: dict[bytes, tuple[str, str]] = field(default_factory=dict)
-    withheld: bool = False
+    count: int = 0
+    withheld: int = 0
 
 
 class Store:
@@ -403,13 +275,11 @@ class Store:
 
     Attributes:
         run: the run's number.
-        began: when it began, as the ledger writes times.
-        origin: the number of the origin named when the ledger was opened.
-        highest: the highest row number at that time.
+        origin: the number of the origin; 0 if a reader finds none.
+        highest: the highest row number when the ledger was opened.
         knows_origin: whether the origin had been recorded before.
         in_doubt: whether the last transaction may be committed though its answer was lost.
         registered: whether the run has registered itself, and so holds a lease.
-        scopes: the numbers of the service with the collections that this run has met.
     """
 
     def __init__(
@@ -423,74 +293,78 @@ class Store:
         self._database, self.reading, self._alive = database, reading, alive
         self._owner = Owner.of_this_process()
         self.run: int = self._owner.run
-        self.began: int = int(time.time())
-        self.origin: int | None = None
+        self.origin: int = 0
         self.highest: int = 0
         self.knows_origin: bool = False
         self.in_doubt: bool = False
         self._session = Session(database, reading=reading, patience=patience)
-        self._service, self._scope = "", 0
-        self.scopes: dict[tuple[str, ...], int] = {}
-        self._of_origin: tuple[int | None, int, int] = (None, 0, 0)
+        self._sets: dict[tuple[str, ...], int] = {}
         self.registered: bool = False
         self._renewed = -math.inf
 
-    def open(self, service: str, collections: tuple[str, ...], origin: str | None) -> bool:
-        """Open the ledger, or make it; a reader makes nothing, and gets False if there is none.
+    def open(self, service: str, origin: str) -> str | None:
+        """Open the ledger, or make it, and return the origin's note.
+
+        A reader makes nothing, and finds an empty ledger where there is none.
 
         Args:
             service: the base URL, normalised.
-            collections: where the run's items go.
-            origin: the name of their origin; None without one.
+            origin: the origin's name.
         """
         if self._session.open() is None:
-            return False
-        self._service = service
+            return None
 
-        def look(connection: Connection) -> None:
+        def look(connection: Connection) -> str | None:
             if not self.reading:
                 expire(connection)
-            ((self.highest, before),) = connection.rows(_AT_FIRST)
-            self._scope = self._number_of_scope(connection, collections)
-            if origin is not None:
-                of_scope = (self._scope, origin)
-                number = self._number_of(connection, "kbot_origins", "scope", "name", of_scope)
-                self.origin, self.knows_origin = number or None, 0 < number <= before
+            ((self.highest, before),) = connection.rows(sql.AT_FIRST)
+            found = service, origin
+            makes = not self.reading
+            self.origin = number_of(connection, sql.ORIGIN, sql.ADD_ORIGIN, *found, makes=makes)
+            self.knows_origin = 0 < self.origin <= before
+            notes = connection.rows(sql.ORIGIN_NOTE, self.origin)
+            return str(notes[0][0]) if notes and notes[0][0] is not None else None
 
-        self._session.do("written", look)
-        self.scopes[collections] = self._scope
-        self._of_origin = self.origin, self._scope, self.highest
-        return True
+        return self._session.do("written", look)
 
-    def scope(self, collections: tuple[str, ...]) -> int:
-        """Return the number of the service with some collections; 0 if a reader finds none."""
-        if collections not in self.scopes:
-            self.scopes[collections] = self._session.do(
-                "written", lambda connection: self._number_of_scope(connection, collections)
+    @property
+    def is_there(self) -> bool:
+        """Whether there is a ledger: a reader makes none."""
+        return not self.reading or self.origin > 0
+
+    def collections(self, ids: tuple[str, ...]) -> int:
+        """Return the number of a set of collections; 0 if a reader finds none."""
+        if ids not in self._sets:
+            joined, makes = ",".join(sorted(ids)), not self.reading
+            self._sets[ids] = self._session.do(
+                "written",
+                lambda connection: number_of(connection, sql.SET, sql.ADD_SET, joined, makes=makes),
             )
-        return self.scopes[collections]
+        return self._sets[ids]
 
-    def created(self, after: int, count: int) -> list[Any]:
+    def read(self, work: Callable[[Connection], T]) -> T:
+        """Read with the run's connection."""
+        return self._session.do("read", work)
+
+    def created(self, collections: int, after: int, count: int) -> list[Any]:
         """Return key, number, version and digest of rows of the origin that are created, not gone.
 
         Args:
+            collections: the number of their collections.
             after: the number of the row that was read last.
             count: how many at most.
         """
-        query = (
-            f"SELECT key, number, version, digest FROM kbot_items WHERE {_OF_ORIGIN} "  # noqa: S608 - as above
-            "AND number > ? AND state = 'created' AND gone_at IS NULL ORDER BY number LIMIT ?"
-        )
-        values = (*self._of_origin, after, count)
-        return self.read(lambda connection: connection.rows(query, *values))
+        values = self.origin, collections, self.highest, after, count
+        return self.read(lambda connection: connection.rows(sql.CREATED, *values))
 
     def find(self, ids: Sequence[bytes], *, share: bool) -> dict[bytes, Row | None]:
         """Look items up; those that are left to other runs are not in the answer.
 
         Args:
             ids: the items.
-            share: whether to leave the other live runs of the same scope their share, by the items'
-                ids. Each run knows by them, before it asks anything else, which items are its own.
+            share: whether to leave the other live runs of the same origin their share, by the
+                items' ids. Each run knows by them, before it asks anything else, which items are
+                its own.
         """
 
         def find(connection: Connection) -> dict[bytes, Row | None]:
@@ -509,81 +383,63 @@ class Store:
         return self.read(find)
 
     def _share(self, connection: Connection, ids: Sequence[bytes]) -> list[bytes]:
-        """Return this run's share of items that other live runs of the same scope may have too."""
+        """Return this run's share of items that other live runs of the origin may have too."""
         if not self.registered:
             self._renew(connection)
         others = live_runs(connection, but=self.run)
-        runs = sorted(run for run in others if others[run] == self._scope)
+        runs = sorted(run for run in others if others[run] == self.origin)
         rank, several = sum(run < self.run for run in runs), len(runs) + 1
         return [each for each in ids if each[0] % several == rank]
 
     def contents(self, ids: Sequence[bytes]) -> dict[bytes, tuple[int, str | None, bytes]]:
         """Return number, version and digest of those items that are created, and not gone."""
-        query = (
-            "SELECT id, number, version, digest FROM kbot_items "
-            "WHERE id {ids} AND state = 'created' AND gone_at IS NULL"
-        )
-        found = self.read(lambda connection: connection.of_ids(query, ids))
+        found = self.read(lambda connection: connection.of_ids(sql.CREATED_OF_IDS, ids))
         return {each: tuple(known) for each, *known in found}
 
-    def reserve(self, count: int, rate: float, longest: float) -> float:
-        """Reserve turns in the queue shared by all runs that send to the service at a rate.
+    def digests(self, most: int) -> set[bytes]:
+        """Return the contents of the origin's files and texts; none if there are more than that."""
+        values = self.origin, self.highest, most + 1
+        rows = self.read(lambda connection: connection.rows(sql.DIGESTS, *values))
+        return {digest for (digest,) in rows} if len(rows) <= most else set()
 
-        Args:
-            count: how many turns.
-            rate: turns per second.
-            longest: the most that one run reserves at once, in seconds.
+    def with_contents(self, digests: Sequence[bytes]) -> list[Row]:
+        """Return the rows that `digests` looks at with one of these contents."""
+        values = self.origin, self.highest
+        return self.read(
+            lambda connection: rows_where(connection, sql.OF_CONTENTS, *values, ids=digests)
+        )
 
-        Returns:
-            Seconds until the first turn.
-        """
+    def version_of(self, identifier: bytes) -> str | None:
+        """Return the version of an item; None if it has none."""
+        found = self.read(lambda connection: connection.rows(sql.VERSION_OF, identifier))
+        return found[0][0] if found else None
 
-        def take(connection: Connection) -> float:
-            if not self.registered:  # live runs are counted below
-                self._renew(connection)
-            with connection.transaction():
-                insert = "INSERT INTO kbot_rates (service, free_at) VALUES (?, 0)"
-                connection.run(f"{insert} ON CONFLICT DO NOTHING", self._service)
-                # SQLite's write transactions exclude each other already.
-                locked = "" if connection.sqlite else " FOR UPDATE"
-                query = "SELECT free_at, (SELECT count(*) FROM kbot_runs) FROM kbot_rates "
-                where = f"WHERE service = ?{locked}"
-                ((free_at, runs),) = connection.rows(query + where, self._service)
-                now = connection.now()
-                # Later than all runs together can have reserved: the clock was set back.
-                first = now if free_at > now + (runs + 1) * longest else max(free_at, now)
-                connection.run(
-                    "UPDATE kbot_rates SET free_at = ? WHERE service = ?",
-                    first + count / rate,
-                    self._service,
-                )
-            return float(first - now)
+    def versions(self) -> list[tuple[str, str | None]]:
+        """Return key and version of each item of the origin."""
+        found = self.read(lambda connection: connection.rows(sql.VERSIONS, self.origin))
+        return [(key, version) for key, version in found]
 
-        return self._session.do("written", take)
+    def numbers(self) -> dict[str, int]:
+        """Return the numbers of the origin's rows, by their keys."""
+        values = self.origin, self.highest
+        return dict(self.read(lambda connection: connection.rows(sql.NUMBERS, *values)))
+
+    # Writing --------------------------------------------------------------------------------------
 
     def write(self, batch: Batch) -> set[bytes]:
         """Write a batch durably; return the ids of what another run wrote or claimed first."""
         return self._session.do("written", lambda connection: self._write(connection, batch))
 
-    def finish(self, batch: Batch, *, same: bool) -> list[tuple[str, str, str]]:
-        """Write what is left, give up the lease, and close; claims left then become unknown.
+    def finish(self, batch: Batch) -> None:
+        """Write what is left, give up the lease, and close; claims left then become unknown."""
 
-        Args:
-            batch: what to write.
-            same: whether to look for what this run created twice.
-
-        Returns:
-            Key and name of what this run created, with another key of the same content.
-        """
-
-        def end(connection: Connection) -> list[tuple[str, str, str]]:
+        def end(connection: Connection) -> None:
             if batch or self.registered:
                 self._write(connection, batch, leave=True)
-            rows = connection.rows(_SAME_CONTENTS, self.run, self.run) if same else []
-            return [(key, name or key, other) for key, name, other in rows]
 
         try:
-            return self._session.do("written", end)
+            if not self.reading:
+                self._session.do("written", end)
         finally:
             running.pop(self.run, None)
             self._session.close()
@@ -595,16 +451,17 @@ class Store:
             released = set(batch.released)
             lost = write_rows(connection, batch.rows, released) if batch.rows else set[bytes]()
             if batch.superseded:
-                supersede(connection, batch.superseded)
+                connection.insert(sql.SUPERSEDE, batch.superseded)
             for row in batch.moved:
-                connection.run(_MOVE, *row, row.digest, row.id)
+                connection.run(sql.MOVE, *row, row.digest, row.id)
             for row in batch.rows if lost else ():
                 # Another run or a person settled it meanwhile: the service has it twice.
                 if row.id in lost and row.state == State.CREATED and row.source_id:
                     (there,) = rows_where(connection, "id = ?", row.id)
-                    supersede(connection, superseded_rows(row, there.source_id))
+                    if older := superseded_rows(row, there.source_id):
+                        connection.insert(sql.SUPERSEDE, older)
             if batch.released:
-                connection.run_for_ids(_RELEASE, sorted(released), self.run)
+                connection.run_for_ids(sql.RELEASE, sorted(released), self.run)
             if batch.claims:
                 lost |= self._claim(connection, batch.claims)
             if leave:
@@ -619,20 +476,18 @@ class Store:
         claims = sorted(claims, key=attrgetter("id"))
         ids = [claim.id for claim in claims]
         mine = set(ids)
-        if connection.insert(_CLAIM, list(map(attrgetter(*_OF_CLAIM), claims))) < len(claims):
-            query = "SELECT id FROM kbot_claims WHERE id {ids} AND run = ?"
-            mine = {each for (each,) in connection.of_ids(query, ids, self.run)}
+        if connection.insert(sql.CLAIM, list(map(attrgetter(*sql.OF_CLAIM), claims))) < len(claims):
+            mine = {each for (each,) in connection.of_ids(sql.CLAIMED, ids, self.run)}
         # A statement of its own, after the claims are there: who held one of them before has
         # committed by now, and in PostgreSQL only a new statement sees that.
-        query = "SELECT id, generation FROM kbot_items WHERE id {ids}"
-        generations = dict(connection.of_ids(query, ids))
+        generations = dict(connection.of_ids(sql.GENERATIONS, ids))
         lost = {
             claim.id
             for claim in claims
             if claim.id not in mine or generations.get(claim.id, 0) != claim.generation - 1
         }
         if lost:
-            connection.run_for_ids(_RELEASE, sorted(lost), self.run)
+            connection.run_for_ids(sql.RELEASE, sorted(lost), self.run)
         return lost
 
     @property
@@ -645,97 +500,23 @@ class Store:
         """Whether the lease may have expired unnoticed, such as while the machine slept."""
         return clock() - self._renewed > LEASE / 2
 
-    def digests(self, most: int) -> set[bytes]:
-        """Return the contents of the origin's files and texts; none if there are more than that."""
-        query = f"SELECT digest FROM kbot_items WHERE {_CONTENT} AND {_OF_ORIGIN} LIMIT ?"  # noqa: S608 - as above
-        values = (*self._of_origin, most + 1)
-        rows = self.read(lambda connection: connection.rows(query, *values))
-        return {digest for (digest,) in rows} if len(rows) <= most else set()
+    def _renew(self, connection: Connection) -> None:
+        if not self.registered:
+            connection.run(sql.FORGET_RUNS, connection.now() - LEASE)
+        lease = connection.now() + LEASE
+        connection.run(sql.RENEW, self.run, self.origin, *self._owner[1:], lease)
+        running[self.run] = self._alive
+        self.registered, self._renewed = True, clock()
 
-    def with_contents(self, digests: Sequence[bytes]) -> list[Row]:
-        """Return the rows that `digests` looks at with one of these contents."""
-        condition, values = f"digest {{ids}} AND {_CONTENT} AND {_OF_ORIGIN}", self._of_origin
-        return self.read(lambda connection: rows_where(connection, condition, *values, ids=digests))
-
-    def unsettled(self, batch: Batch, seen: bytearray) -> list[Row]:
-        """Return the unknown items of the origin that could be asked about and were not seen.
-
-        A reader can record no answer, and gets none.
-
-        Args:
-            batch: what to write first.
-            seen: for each row number, whether it was seen.
-        """
-        # By the index of what is not settled, instead of that of the origin.
-        condition = "state <> 'created' AND state = 'unknown' AND idempotency_key IS NOT NULL"
-
-        def find(connection: Connection) -> list[Row]:
-            if batch:
-                self._write(connection, batch)
-            return rows_where(connection, condition)
-
-        return [
-            row
-            for row in ([] if self.reading else self._session.do("written", find))
-            if row.origin == self.origin and row.number <= self.highest and not seen[row.number]
-        ]
-
-    def read(self, work: Callable[[Connection], T]) -> T:
-        """Read with the run's connection."""
-        return self._session.do("read", work)
-
-    def write_with(self, work: Callable[[Connection], T]) -> T:
-        """Write with the run's connection, in a transaction."""
-
-        def write(connection: Connection) -> T:
-            with connection.transaction():
-                return work(connection)
-
-        return self._session.do("written", write)
-
-    def unready(self) -> list[Row]:
-        """Return the rows of this run and of its origin that the service may not answer from yet.
-
-        Others of the same collections are for the runs of their own origins to wait for.
-        """
-        scopes = ", ".join(map(str, self.scopes.values()))
-        origin = "IS NULL" if self.origin is None else f"= {self.origin}"
-        condition = (
-            f"scope IN ({scopes}) AND (origin {origin} OR run = {self.run}) "
-            "AND ready_at IS NULL AND source_revision IS NOT NULL "
-            "AND state = 'created' AND gone_at IS NULL"
+    def set_note(self, note: str | None) -> None:
+        """Remember something about the origin as a whole."""
+        self._session.do(
+            "written", lambda connection: connection.run(sql.SET_ORIGIN_NOTE, note, self.origin)
         )
-        return self.read(lambda connection: rows_where(connection, condition))
-
-    def mark_ready(self, ready: Sequence[Row], failed: Sequence[Row]) -> None:
-        """Record from which generations the service answers now, and why others cannot be read."""
-        there = f"UPDATE kbot_items SET ready_at = {int(time.time())}, error = NULL "  # noqa: S608 - as above
-
-        def mark(connection: Connection) -> None:
-            known = [(row.number, row.source_revision) for row in ready]
-            where = "WHERE (number, source_revision) IN (VALUES {rows})"
-            connection.insert(there + where, known)
-            where = "WHERE number = ? AND source_revision = ?"
-            for row in failed:
-                update = f"UPDATE kbot_items SET error = ? {where}"  # noqa: S608 - as above
-                connection.run(update, (row.error or "")[:2000], row.number, row.source_revision)
-
-        self.write_with(mark)
-
-    def holds(self, source_ids: Sequence[str]) -> set[str]:
-        """Return which of some sources are in the ledger, as any item's. It reads all items."""
-
-        def look(connection: Connection) -> set[str]:
-            tables = "kbot_items", "kbot_superseded"
-            query = "SELECT source_id FROM {} WHERE source_id {{ids}}"
-            found = [connection.of_ids(query.format(table), source_ids) for table in tables]
-            return {each for rows in found for (each,) in rows}
-
-        return self.read(look) if source_ids else set()
 
     def mark_gone(
         self, seen: bytearray, met: int, limit: float, reason_of: Callable[[str], str]
-    ) -> "Gone":
+    ) -> Gone:
         """Record which items the origin no longer yields, after it was read to its end.
 
         What is more than the limit gets a reason, but no time: it is withheld.
@@ -747,60 +528,37 @@ class Store:
             limit: the share of its items that may disappear at once, 0 to 1.
             reason_of: returns why the item with a key is gone, as `Skipped.gone` says it.
         """
+        place = self.origin, self.highest
 
         def mark(connection: Connection) -> Gone:
-            known = "FROM kbot_items WHERE origin = ? AND digest IS NOT NULL AND number <= ?"
-            query = f"SELECT count(*), count(gone_at), count(gone_reason) {known}"
-            if connection.rows(query, self.origin, self.highest) == [(met, 0, 0)]:
-                return Gone(met)
-            query = f"SELECT number, gone_at, gone_reason {known}"
-            rows = connection.rows(query, self.origin, self.highest)
+            if connection.rows(sql.COUNT_KNOWN, *place) == [(met, 0, 0)]:
+                return Gone()
+            rows = connection.rows(sql.KNOWN, *place)
             vanished = {number: (at, why) for number, at, why in rows if not seen[number]}
-            gone, changes = Gone(len(rows)), defaultdict[tuple[str, str], list[int]](list)
-            query = "SELECT number, id, key FROM kbot_items WHERE number {ids}"
-            for number, identifier, key in connection.of_ids(query, list(vanished)):
+            again = first = 0
+            changes = defaultdict[tuple[str, str], list[int]](list)
+            for number, key, *_ in connection.of_ids(sql.NUMBERED, list(vanished)):
                 (at, before), reason = vanished[number], reason_of(key)
                 if reason == "unread":
                     continue
-                again = at is not None and before in (None, reason)
-                (gone.again if again else gone.first)[identifier] = key, reason
-                if not again or before is None:
-                    changes["gone_at" if again else "now", f"'{reason}'"].append(number)
+                known = at is not None and before in (None, reason)
+                again, first = again + known, first + (not known)
+                if not known or before is None:
+                    changes["gone_at" if known else "now", f"'{reason}'"].append(number)
             there = sum(at is None for _, at, _ in rows)
-            gone.withheld = len(gone.first) > limit * there
+            withheld = first > limit * there
             changes["NULL", "NULL"] = [n for n, at, why in rows if seen[n] and (at or why)]
-            now = "NULL" if gone.withheld else str(int(time.time()))
+            now = "NULL" if withheld else str(int(time.time()))
             if any(changes.values()) and not self.reading:
                 with connection.transaction():
                     for (at, reason), numbers in changes.items():
-                        at = now if at == "now" else at  # noqa: PLW2901
-                        update = f"UPDATE kbot_items SET gone_at = {at}, gone_reason = {reason}, "  # noqa: S608 - ours
-                        connection.run_for_ids(update + _UNCLAIMED, numbers)
-            return gone
+                        how = sql.MARK_GONE.format(
+                            at=now if at == "now" else at, reason=reason, ids="{ids}"
+                        )
+                        connection.run_for_ids(how, numbers)
+            return Gone(again, first) if withheld else Gone(again + first)
 
         return self._session.do("read" if self.reading else "written", mark)
-
-    def versions(self) -> list[Any]:
-        """Return the key and the version of each item of the origin."""
-        query = f"SELECT key, version FROM kbot_items WHERE {_OF_ORIGIN}"  # noqa: S608 - as above
-        return self.read(lambda connection: connection.rows(query, *self._of_origin))
-
-    def recall(self, url: str) -> bytes | None:
-        """Return what is remembered of a page; None if nothing is."""
-        query = "SELECT known FROM kbot_pages WHERE id = ?"
-        found = self.read(lambda connection: connection.rows(query, page_id(url)))
-        return bytes(found[0][0]) if found else None
-
-    def remember(self, url: str, known: bytes) -> None:
-        """Remember a page; a reader remembers nothing."""
-        statement = (
-            "INSERT INTO kbot_pages (id, known) VALUES (?, ?) "
-            "ON CONFLICT (id) DO UPDATE SET known = excluded.known"
-        )
-        if not self.reading:
-            self._session.do(
-                "written", lambda connection: connection.run(statement, page_id(url), known)
-            )
 
     def is_ledger_file(self, path: str) -> bool:
         """Return whether a file belongs to the ledger. Such a file must not even be opened.
@@ -822,38 +580,3 @@ class Store:
     def give_up(self) -> None:
         """Stop waiting for a database that does not answer."""
         self._session.given_up = True
-
-    def _number_of_scope(self, connection: Connection, collections: Iterable[str]) -> int:
-        values = (self._service, ",".join(sorted(collections)))
-        return self._number_of(connection, "kbot_scopes", "service", "collections", values)
-
-    def _number_of(
-        self, connection: Connection, table: str, one: str, two: str, values: tuple[Any, Any]
-    ) -> int:
-        query = f"SELECT number FROM {table} WHERE {one} = ? AND {two} = ?"  # noqa: S608 - as above
-        insert = f"INSERT INTO {table} ({one}, {two}) VALUES (?, ?) ON CONFLICT DO NOTHING"  # noqa: S608
-        found = connection.rows(query, *values)
-        if not found and not self.reading:
-            connection.run(insert, *values)
-            found = connection.rows(query, *values)
-        return int(found[0][0]) if found else 0
-
-    def _renew(self, connection: Connection) -> None:
-        if not self.registered:
-            # Remove what killed runs left behind and nothing needs.
-            connection.run(
-                "DELETE FROM kbot_runs WHERE lease_until < ? "
-                "AND run NOT IN (SELECT run FROM kbot_claims)",
-                connection.now() - LEASE,
-            )
-        connection.run(
-            "INSERT INTO kbot_runs (run, scope, machine, host, pid, started, lease_until) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?) "
-            "ON CONFLICT (run) DO UPDATE SET lease_until = excluded.lease_until",
-            self.run,
-            self._scope,
-            *self._owner[1:],
-            connection.now() + LEASE,
-        )
-        running[self.run] = self._alive
-        self.registered, self._renewed = True, clock()

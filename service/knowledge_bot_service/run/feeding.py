@@ -155,9 +155,9 @@ class Feeding:
             if (one.name, one.error) not in self._told:  # each is told once
                 self._told.add((one.name, one.error))
                 _say(f"{one.name}: {one.error}")
-        if report.gone_withheld:
+        if report.withheld:
             _say(
-                f"{report.gone_withheld} files have vanished at once, and are still answered from. "
+                f"{report.withheld} files have vanished at once, and are still answered from. "
                 "If they are really gone, run: kbot ingest folder "
                 f"{shlex.quote(self._folder)} --origin {_ORIGIN} --ledger "
                 f"{shlex.quote(self._ledger)} --collection {self._options.collections} --prune "

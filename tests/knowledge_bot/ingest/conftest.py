@@ -81,11 +81,11 @@ def service(scripted: Callable[..., ScriptedServer]) -> Service:
 
 
 @pytest.fixture(params=["sync", "async"])
-def run(request: pytest.FixtureRequest, service: Service) -> Callable[..., Report]:
+def run(request: pytest.FixtureRequest, service: Service, tmp_path: Path) -> Callable[..., Report]:
     """`run(items, **options)`: ingest through either client."""
 
     def go(items: Any, **options: Any) -> Report:
-        options = {"collections": "col_1", **options}
+        options = {"collections": "col_1", "ledger": tmp_path / "run.db", **options}
         if request.param == "sync":
             with Client(KEY, service.url, timeout=5) as client:
                 return ingest(client, items, **options)
@@ -100,11 +100,11 @@ def run(request: pytest.FixtureRequest, service: Service) -> Callable[..., Repor
 
 
 @pytest.fixture
-def send(service: Service) -> Callable[..., Report]:
+def send(service: Service, tmp_path: Path) -> Callable[..., Report]:
     """`send(items, **options)`: ingest through a `Client`, where the way makes no difference."""
 
     def go(items: Any, url: str = service.url, **options: Any) -> Report:
-        options = {"collections": "col_1", **options}
+        options = {"collections": "col_1", "ledger": tmp_path / "run.db", **options}
         with Client(KEY, url, timeout=5) as client:
             return ingest(client, items, **options)
 

@@ -47,8 +47,8 @@ def test_a_wrong_address_or_key_ends_a_run_with_nothing_claimed(
 @pytest.fixture
 def hurried(monkeypatch) -> None:
     """Three tries of each item, and short pauses."""
-    monkeypatch.setattr("knowledge_bot.ingest._limiter._TRIES", 3)
-    monkeypatch.setattr("knowledge_bot.ingest._limiter._FIRST_BACKOFF", 0.001)
+    monkeypatch.setattr("knowledge_bot.ingest._pressure._TRIES", 3)
+    monkeypatch.setattr("knowledge_bot.ingest._pressure._FIRST_BACKOFF", 0.001)
 
 
 @pytest.mark.usefixtures("hurried")

@@ -21,10 +21,8 @@ import pytest
 
 import ingest_worker
 from kill_ingestion import kill_ingestion
-from kill_pruning import database_away, kill_pruning, service_away
 from knowledge_bot import Client
 from knowledge_bot.ingest import Ledger, Text, ingest
-from postgresql_server import postgresql
 from served import Surviving, surviving
 from waiting import until
 
@@ -114,36 +112,6 @@ def test_killed_runs_lose_nothing_and_create_nothing_twice(request, kind, how):
     assert counts.kills == how["kills"]
     assert (counts.twice, counts.lost) == (0, 0)
     assert counts.most_unknown_per_kill <= how["concurrency"]
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize(
-    ("kills", "kind", "away"),
-    [
-        (12, "sqlite", []),
-        (6, "postgresql", []),
-        (4, "sqlite", ["service"]),
-        (300, "sqlite", []),
-        (60, "postgresql", ["database"]),
-        (60, "postgresql", ["service", "database"]),
-    ],
-    ids=str,
-)
-def test_killed_runs_that_prune_leave_the_service_as_the_folder_is(kills, kind, away):
-    with postgresql() if kind == "postgresql" else contextlib.nullcontext() as server:
-
-        def outages(service):
-            every = {
-                "service": lambda: service_away(service),
-                "database": lambda: database_away(server),
-            }
-            return [every[one] for one in away]
-
-        options = {"ledger_of": lambda path: server.url()} if server else {}
-        counts = kill_pruning(kills=kills, outages=outages, **options)
-    assert (counts.kills, counts.outages) == (kills, kills * len(away))
-    assert counts.right, counts
 
 
 @pytest.mark.slow

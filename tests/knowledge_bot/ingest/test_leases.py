@@ -7,12 +7,13 @@ import pytest
 
 from ingest_texts import texts
 from knowledge_bot.ingest import Ledger
-from knowledge_bot.ingest._schema import DIED, dead_runs
+from knowledge_bot.ingest._schema import dead_runs
+from knowledge_bot.ingest._statements import DIED
 from knowledge_bot.ingest._store import NO_ROW, State, expire
 
 CLAIM = (
-    "INSERT INTO kbot_claims (id, run, scope, key, kind, pending, idempotency_key, claimed_at) "
-    "VALUES (?, ?, ?, ?, 'text', ?, ?, ?)"
+    "INSERT INTO kbot_claims (id, run, origin, collections, key, kind, pending, idempotency_key, "
+    "claimed_at) VALUES (?, ?, ?, 1, ?, 'text', ?, ?, ?)"
 )
 
 
@@ -23,8 +24,6 @@ BEFORE = NO_ROW._replace(
     digest=b"one",
     version="1",
     source_id="src_1",
-    source_revision="r1",
-    ready_at=1,
     generation=3,
     attempts=2,
     error="it could not be read",
@@ -56,8 +55,6 @@ def test_an_outcome_is_the_same_whoever_finds_it_out():
         "version": None,
         "source_id": "src_2",
         "source_name": None,
-        "source_revision": None,
-        "ready_at": None,
         "idempotency_key": None,
     }
     assert changes(CLAIMED, CLAIMED.settled(State.CREATED, source_id="src_2")) == created
@@ -75,9 +72,9 @@ def connection(send, ledger_address):
     """A ledger of one item, which a run that is gone was sending again, with a new one."""
     send(texts(1), ledger=Ledger(ledger_address))
     with contextlib.closing(Ledger(ledger_address).database.connect(reading=False)) as opened:
-        ((identifier, scope),) = opened.rows("SELECT id, scope FROM kbot_items")
-        opened.run(CLAIM, bytes(identifier), 7, scope, "t0", b"content", "key of t0", 10)
-        opened.run(CLAIM, b"new", 7, scope, "t1", b"other", None, 11)
+        ((identifier, origin),) = opened.rows("SELECT id, origin FROM kbot_items")
+        opened.run(CLAIM, bytes(identifier), 7, origin, "t0", b"content", "key of t0", 10)
+        opened.run(CLAIM, b"new", 7, origin, "t1", b"other", None, 11)
         yield opened
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from calls import KEY
 from ingest_texts import texts
-from knowledge_bot import Client
+from knowledge_bot import Client, ConfigurationError
 from knowledge_bot.ingest import File, Ledger, Skipped, Text, WebPage, ingest
 from scripted_server import reset
 from waiting import until
@@ -33,10 +33,11 @@ def test_every_item_is_created_once_and_a_second_run_asks_nothing(run, service, 
     assert len(service.arrived) == 22
 
 
-def test_without_a_ledger_everything_is_sent_every_time(run, service):
-    assert run(texts(3)).created == 3
-    assert run(texts(3)).created == 3
-    assert len(service.created) == 6
+def test_where_nobody_keeps_the_book_a_run_says_what_to_give(run, service):
+    with pytest.raises(ConfigurationError, match="name a ledger") as raised:
+        run(texts(3), ledger=None)
+    assert raised.value.argument == "ledger"
+    assert not service.arrived
 
 
 def test_a_changed_item_is_created_anew_and_the_old_source_named(run, service, ledger):
@@ -53,8 +54,9 @@ def test_an_item_in_other_collections_is_another_item(run, service, ledger):
     assert run(texts(1), ledger=ledger).created == 1
     assert run(texts(1), ledger=ledger, collections="col_2").created == 1
     other = Text(name="t0", content="Some text 0.", collections=["col_2", "col_1"])
-    assert run([other], ledger=ledger).created == 1
-    assert run([other], ledger=ledger, collections=["col_1", "col_2"]).unchanged == 1
+    moved = run([other], ledger=ledger)
+    assert (moved.created, moved.superseded) == (1, 1)
+    assert run([other], ledger=ledger).unchanged == 1
     assert service.bodies[-1]["collections"] == ["col_2", "col_1"]
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from ingest_texts import texts
 from knowledge_bot import ConnectionFailedError, Delivery
-from knowledge_bot.ingest import Ledger, Stop
-from knowledge_bot.ingest._limiter import Limiter
+from knowledge_bot.ingest import Stop
+from knowledge_bot.ingest._pressure import Gate, Judge, Outage
 from scripted_server import answer
 
 pytestmark = pytest.mark.timeout(60)
@@ -17,43 +17,31 @@ pytestmark = pytest.mark.timeout(60)
 
 @pytest.mark.parametrize("may_pass", [True, False])
 def test_what_only_a_person_can_mend_ends_a_run_at_once(may_pass):
-    limiter = Limiter(8, None, ping=None, on_stop=None)
+    judge = Judge(Gate(8, None, Outage(None, None)), repeatable=False)
     away = ConnectionFailedError("no", delivery=Delivery.NOT_DELIVERED, may_pass=may_pass)
-    decision = limiter.failed(away, time.monotonic(), 1, 0, keyed=False, replacing=False)
+    decision = judge.failed(away, time.monotonic(), 1, 0, keyed=False)
     assert decision.kind == "undelivered"
     assert (decision.stop is None, decision.retry_in is not None) == (may_pass, may_pass)
 
 
-def without_turns(ledger: Ledger) -> Ledger:
-    """Return a ledger whose queue of turns cannot be written."""
-    connection = ledger.database.open(reading=False)
-    assert connection is not None
-    connection.run("DROP TABLE kbot_rates")
-    connection.run("CREATE TABLE kbot_rates (other TEXT)")
-    connection.close()
-    return ledger
+ANSWERS = {
+    Stop.AUTHENTICATION: 401,
+    Stop.PAYMENT: 402,
+    Stop.REFUSED: 400,
+    Stop.UNAVAILABLE: 500,
+}
 
 
-@pytest.mark.parametrize("stop", Stop)
-def test_a_run_that_ends_early_says_why(send, service, ledger, caplog, stop):
-    status = {
-        Stop.AUTHENTICATION: 401,
-        Stop.PAYMENT: 402,
-        Stop.REFUSED: 400,
-        Stop.UNAVAILABLE: 500,
-    }.get(stop)
-    options: dict[str, object] = {"ledger": ledger}
-    detail = "not so"
-    if status is not None:
-        service.judge = lambda name, times: answer(status, {"code": "no", "message": "not so"})
-    elif stop is Stop.LEDGER:
-        send(texts(1), ledger=ledger, rate=20)
-        options |= {"ledger": without_turns(ledger), "rate": 20}
-        detail = "kbot_rates"
+@pytest.mark.parametrize("stop", [*ANSWERS, Stop.LIMIT, Stop.REQUESTED])
+def test_a_run_that_ends_early_says_why(send, service, caplog, stop):
+    options, detail = {}, "not so"
+    if stop in ANSWERS:
+        body = {"code": "no", "message": "not so"}
+        service.judge = lambda name, times: answer(ANSWERS[stop], body)
     elif stop is Stop.LIMIT:
-        options["limit"], detail = 3, "3"
+        options, detail = {"limit": 3}, "3"
     else:
-        options["stop"], detail = threading.Event(), ""
+        options, detail = {"stop": threading.Event()}, ""
         options["stop"].set()
     with caplog.at_level(logging.WARNING, "knowledge_bot.ingest"):
         report = send(texts(60), **options)

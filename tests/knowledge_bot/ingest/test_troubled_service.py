@@ -24,8 +24,8 @@ def error(status: int, **headers: str):
 @pytest.fixture
 def hurried(monkeypatch) -> None:
     """Nobody is waited for for long."""
-    monkeypatch.setattr("knowledge_bot.ingest._limiter._FIRST_BACKOFF", 0.01)
-    monkeypatch.setattr("knowledge_bot.ingest._limiter._LONGEST_OUTAGE", 0.3)
+    monkeypatch.setattr("knowledge_bot.ingest._pressure._FIRST_BACKOFF", 0.01)
+    monkeypatch.setattr("knowledge_bot.ingest._pressure._LONGEST_OUTAGE", 0.3)
 
 
 def test_a_refused_item_is_named_and_tried_again_by_the_next_run(run, service, ledger):
@@ -167,7 +167,7 @@ def test_a_service_that_is_away_for_a_while_is_waited_for(
     send, scripted, service, ledger, monkeypatch, *, gone
 ):
     """It may have acted on what was in flight: that is unknown, and nothing more is."""
-    monkeypatch.setattr("knowledge_bot.ingest._limiter._LONGEST_PING_BACKOFF", 0.5)
+    monkeypatch.setattr("knowledge_bot.ingest._pressure._LONGEST_PING_BACKOFF", 0.5)
     service.judge = lambda name, times: time.sleep(0.005)
     away, back = time.monotonic() + 0.2, time.monotonic() + 1
 

@@ -1,0 +1,703 @@
+"""The service keeps the book of an origin itself: the extension `sync` (docs/extensions.md).
+
+A run compares what the origin has with what the service has, and sends the difference. It holds
+nothing that it cannot lose. A put is unique by key and idempotent by digest, so it may be repeated
+whatever became of it; one with the digest that the run saw never covers a newer text.
+"""
+
+import asyncio
+import hashlib
+import itertools
+import time
+import zlib
+from array import array
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+
+from knowledge_bot._extensions import new_key
+from knowledge_bot._sync import SUM_MODULUS, SyncMissing, SyncTouch, bucket_of, mark_of
+from knowledge_bot.errors import APIError, KnowledgeBotError, UnexpectedResponseError
+from knowledge_bot.ingest._feeding import WINDOW
+from knowledge_bot.ingest._jobs import Examiner, Job, MovedItems, Planned
+from knowledge_bot.ingest._keeper import StopError
+from knowledge_bot.ingest._listings import ListedFile, Listing, Skipped
+from knowledge_bot.ingest._pressure import Decision
+from knowledge_bot.ingest._report import Kind, Outcome, Stop, logger
+from knowledge_bot.ingest._sending import content_of
+
+if TYPE_CHECKING:
+    from knowledge_bot.ingest._engine import Run
+    from knowledge_bot.models import SyncEntry, SyncPut, SyncSums
+
+# What a version on the wire ends with: see `_Wire`.
+_TAG = " #"
+_LONGEST_VERSION = 2000  # bytes, and then the tag
+
+# Above so many entries they are listed bucket by bucket, for the memory's sake.
+_MOST_AT_ONCE = 100_000
+_OF_A_PAGE = 1000
+
+# How often a bucket is listed again whose entries do not have its sum: another run may write them.
+_TRIES = 3
+
+# Seconds between two looks at what is not ready yet: the first ones, and the longest.
+_LOOKS, _LONGEST_LOOK = (0.1, 0.2, 0.5, 1.0), 2.0
+
+_OUTCOMES: dict[str, Kind] = {"created": "created", "replaced": "replaced"}
+
+
+class _Wire:
+    """How items are identified to the service.
+
+    The version on the wire ends with a tag of what else makes a source: the way it is read, its
+    name and its collections. So a change of these is seen as well. An item without a version has
+    its digest as one.
+    """
+
+    def __init__(self, collections: tuple[str, ...]) -> None:
+        self._collections = collections
+        # Of a file that is named by its key, as in a folder.
+        self.of_listed: str = self._tag("file", "", collections)
+
+    @staticmethod
+    def _tag(way: str, name: str, collections: tuple[str, ...]) -> str:
+        what = "\0".join([name, *sorted(collections)])
+        return f"{_TAG}{_short(way)}{_short(what)}"
+
+    def version(self, job: Job) -> str:
+        """Return an item's version as it is sent."""
+        way, name = job.way, "" if job.name == job.key else job.name
+        if way == f"file{PurePath(job.key).suffix.lower()}":
+            way = "file"
+        tag = self._tag(way, name, job.collections)
+        version = job.version if job.version is not None else self.digest(job)
+        if len(version.encode("utf-8", "surrogatepass")) > _LONGEST_VERSION:
+            version = hashlib.sha256(version.encode("utf-8", "surrogatepass")).hexdigest()
+        return version + tag
+
+    @staticmethod
+    def digest(job: Job) -> str:
+        """Return an item's digest as it is sent."""
+        return f"{'page' if job.kind == 'webpage' else 'sha256'}:{job.digest.hex()}"
+
+    @staticmethod
+    def digest_of(entry: "SyncEntry") -> bytes:
+        """Return the digest of an entry; empty where it is none of ours."""
+        try:
+            return bytes.fromhex(entry.digest.partition(":")[2])
+        except ValueError:
+            return b""
+
+    @staticmethod
+    def version_of(entry: "SyncEntry") -> str | None:
+        """Return the version that the item of an entry had; None if it had none."""
+        version = (entry.version or "").rpartition(_TAG)[0]
+        return None if version == entry.digest else version or None
+
+    def is_read_alike(self, job: Job, entry: "SyncEntry") -> bool:
+        """Return whether the service read an entry's content as it would read an item's."""
+        start = -len(self.of_listed) + len(_TAG)
+        return (entry.version or "")[start:][:4] == self.version(job)[start:][:4]
+
+
+def _short(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:4]
+
+
+class _Listed:
+    """The files that an origin listed: marks and places by bucket, and what makes the items."""
+
+    def __init__(self) -> None:
+        self._listings: list[Listing] = []
+        self.marks = [array("Q") for _ in range(256)]
+        self._places = [array("Q") for _ in range(256)]
+
+    def __bool__(self) -> bool:
+        return bool(self._listings)
+
+    def add(self, listing: Listing, tag: str) -> "list[ListedFile | Skipped]":
+        """Add a listing; return the items of those files that have no version."""
+        first, odd, marks, places = len(self._listings) << 20, [], self.marks, self._places
+        crc32, sha256, from_bytes, end = zlib.crc32, hashlib.sha256, int.from_bytes, tag.encode()
+        for place, (key, version) in enumerate(zip(listing.keys, listing.versions, strict=True)):
+            if not version:
+                odd.append(listing.item(place))
+                continue
+            try:
+                name = key.encode()
+            except UnicodeEncodeError:  # such as half a surrogate pair
+                odd.append(listing.item(place))
+                continue
+            bucket = crc32(name) & 255
+            mark = sha256(b"%b\0%b%b" % (name, version.encode(), end)).digest()
+            marks[bucket].append(from_bytes(mark[:8], "big"))
+            places[bucket].append(first + place)
+        self._listings.append(listing._replace(versions=[]))
+        return odd
+
+    def sums(self) -> list[int]:
+        return [sum(each) % SUM_MODULUS for each in self.marks]
+
+    def of(self, bucket: int) -> dict[str, tuple[int, int]]:
+        """Return mark and place of the files in a bucket, by their keys."""
+        several = zip(self.marks[bucket], self._places[bucket], strict=True)
+        return {
+            self._listings[place >> 20].keys[place & 0xFFFFF]: (mark, place)
+            for mark, place in several
+        }
+
+    def item(self, place: int) -> "ListedFile | Skipped":
+        return self._listings[place >> 20].item(place & 0xFFFFF)
+
+
+class _Book:
+    """What the service holds of the origin, as far as the run asked, and as it has changed it."""
+
+    def __init__(self, found: "SyncSums") -> None:
+        self.found = found
+        self.sums = list(found.sums)
+        self.entries: dict[str, SyncEntry] = {}  # those that were asked for, by key
+
+    def change(self, key: str, before: "SyncEntry | None", version: str | None) -> None:
+        """Note that the entry of a key has another version now, or is gone."""
+        bucket, mark = bucket_of(key), 0 if version is None else mark_of(key, version)
+        mark -= 0 if before is None else mark_of(before.key, before.version)
+        self.sums[bucket] = (self.sums[bucket] + mark) % SUM_MODULUS
+
+    def differing(self, sums: Sequence[int]) -> list[int]:
+        """Return the buckets whose sums are not these."""
+        return [bucket for bucket in range(256) if self.sums[bucket] != sums[bucket]]
+
+
+class ServiceKeeper:
+    """Keeps the book in the service."""
+
+    repeatable = replaces = True
+
+    def __init__(self, run: "Run") -> None:
+        self._ask, self._place, self._options = run.sender.ask, run.place, run.options
+        self._counters = run.counters
+        self._whole = run.options.complete and run.place.whole
+        self._wire = _Wire(run.options.collections)
+        self._examiner = Examiner(run.options.collections, hashes=True, is_own=lambda _: False)
+        self._book: _Book
+        self._listed, self._moved = _Listed(), MovedItems()
+        self._seen: dict[str, bytes] = {}  # digests of single items, by key
+        self._odd: list[Job] = []  # listed without a version
+        self._touched: list[Job] = []  # to be touched
+        self._missing: dict[str, SyncEntry] = {}
+        self._by_content: dict[bytes, list[SyncEntry]] | None = None
+        self._put: dict[str, tuple[str, Kind, SyncTouch | None]] = {}  # what this run put
+        self._overtaken: list[Job] = []
+        self._rest: AsyncIterator[Planned] | None = None
+        self._checks_overlap = True
+
+    async def _asked(self, method: str, *arguments: Any, **fields: Any) -> Any:
+        """Ask the service about the origin."""
+        try:
+            return await self._ask(method, self._place.name, *arguments, **fields)
+        except APIError as error:
+            if error.status_code in (404, 405, 501):
+                raise StopError(Stop.UNSUPPORTED, str(error)) from error
+            raise
+
+    # The memory of the origin ---------------------------------------------------------------------
+
+    note: str | None = None
+
+    def recall(self, key: str) -> str | None:
+        """Return the version of the item that was last sent under a key."""
+        entry = self._book.entries.get(key)
+        return None if entry is None else self._wire.version_of(entry)
+
+    def entries(self) -> Iterable[tuple[str, str | None]]:
+        """Return key and version of each item of the origin."""
+        return [(key, self._wire.version_of(one)) for key, one in self._book.entries.items()]
+
+    # Comparing ------------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Ask what the service has of the origin."""
+        self._book = _Book(await self._asked("compare_origin"))
+        self.note = self._book.found.note
+        self._checks_overlap = not (self._book.found.known or self._options.anyway)
+        wanted = self._whole or self._options.dry_run
+        if self._book.found.count and wanted and not self._place.listed:
+            entries = await self._asked("list_entries")
+            self._book.entries = {entry.key: entry for entry in entries}
+
+    async def plan(self, items: Sequence[object]) -> Planned:
+        """Compare items with the book; files of a listing wait until all are known."""
+        planned = Planned()
+        jobs = await asyncio.to_thread(self._jobs, items, planned)
+        if self._checks_overlap and jobs:
+            await self._check_overlap(jobs[:WINDOW])
+        await self._decide(jobs, planned)
+        self._tell_partial()
+        return planned
+
+    def _jobs(self, items: Sequence[object], planned: Planned) -> list[Job]:
+        """Return what can be compared at once."""
+        singles: list[object] = []
+        for each in items:
+            if not isinstance(each, Listing):
+                singles.append(each)
+            elif self._book.found.count:
+                odd = self._listed.add(each, self._wire.of_listed)
+                self._odd += self._examiner.jobs(odd, planned)
+            else:
+                singles += map(each.item, range(len(each.keys)))
+        jobs = self._examiner.jobs(singles, planned)
+        for job in jobs:
+            job.before = self._book.entries.get(job.key)
+        usable = self._examiner.usable(jobs, planned, self._known)
+        if len(usable) < len(jobs):  # the others came, too
+            left = {id(job) for job in usable}
+            self._seen.update((job.key, b"") for job in jobs if id(job) not in left)
+        return usable
+
+    def _known(self, job: Job) -> bytes | None:
+        """Return the digest of an item whose version is the entry's."""
+        if (
+            job.before is None
+            or job.version is None
+            or job.before.version != self._wire.version(job)
+        ):
+            return None
+        return self._wire.digest_of(job.before)
+
+    async def _check_overlap(self, jobs: Sequence[Job]) -> None:
+        """End the run where another origin holds what this one is about to send.
+
+        Raises:
+            StopError: it does.
+        """
+        self._checks_overlap = False
+        names = sorted({job.name for job in jobs})
+        found = await self._asked("overlapping_origins", names, self._options.collections)
+        if not found or found[0][1] * 2 <= len(names):
+            return
+        other, count = found[0]
+        held = "sources that belong to no origin" if other is None else f"the origin {other!r}"
+        raise StopError(
+            Stop.OVERLAP,
+            f"{held} has {count} of the first {len(names)} names of {self._place.name!r}, which "
+            "the service does not know yet. Nothing was sent. Give this origin that name; or "
+            "rename that one, or delete it (`rename_origin`, `delete_origin`, `kbot sources`); or "
+            "say that both are wanted: anyway=True (`--anyway`)"
+            + (", which takes over what has the same content" if other is None else ""),
+        )
+
+    async def _decide(self, jobs: Sequence[Job], planned: Planned) -> None:
+        """Decide what to do with items that were examined."""
+        different: list[Job] = []
+        for job in jobs:
+            if not self._place.listed and self._comes_twice(job, planned):
+                continue
+            entry = job.before
+            if entry is None or not self._is_same(job, entry):
+                different.append(job)
+            elif self._wire.version(job) == entry.version:
+                planned.unchanged += 1
+            elif job.kind == "webpage" and job.version is None:
+                planned.unchanged += 1  # it keeps what was known of it
+            else:
+                self._touched.append(job)
+        if not (self._whole or self._options.dry_run):  # a part: nothing of it is listed
+            known = [job for job in different if job.before is not None]
+            different = known + await self._touch([job for job in different if not job.before])
+        planned.jobs += self._moved.take(different, self._had)
+
+    def _is_same(self, job: Job, entry: "SyncEntry") -> bool:
+        same = job.is_same(self._wire.digest_of(entry), self._wire.version_of(entry))
+        return same and self._wire.is_read_alike(job, entry)
+
+    def _comes_twice(self, job: Job, planned: Planned) -> bool:
+        """Return whether a key came before; say so."""
+        before = self._seen.setdefault(job.key, job.digest)
+        if before is job.digest:
+            return False
+        same, reason = before == job.digest, "it comes twice in this run"
+        if not same:
+            reason = (
+                "another item of this run has the same key and another content; "
+                "give each item a key of its own"
+            )
+        planned.outcomes.append(job.outcome("skipped" if same else "invalid", reason))
+        return True
+
+    def _had(self, digest: bytes) -> bool:
+        """Return whether the origin had, or has, a content under some key."""
+        return digest in self._contents
+
+    @property
+    def _contents(self) -> "dict[bytes, list[SyncEntry]]":
+        """What is known to be missing, or may be, by its content."""
+        entries = self._missing if self._listed else self._book.entries
+        if self._by_content is None:
+            self._by_content = defaultdict(list)
+            for entry in entries.values():
+                self._by_content[self._wire.digest_of(entry)].append(entry)
+        return self._by_content
+
+    def _tell_partial(self) -> None:
+        self._counters.incomplete = self._counters.incomplete or self._examiner.partial
+
+    async def more(self, incomplete: str) -> Planned | None:
+        """Return a window of what is left once all items came."""
+        if self._rest is None:
+            self._rest = self._remaining(incomplete)
+        planned = await anext(self._rest, None)
+        self._tell_partial()
+        return planned
+
+    async def _remaining(self, incomplete: str) -> AsyncIterator[Planned]:
+        if self._listed:
+            async for planned in self._compared():
+                yield planned
+        elif self._whole:
+            entries = self._book.entries
+            self._missing = {key: one for key, one in entries.items() if key not in self._seen}
+        missing = self._missing.items()
+        self._missing = {key: one for key, one in missing if self._gone_reason(key) != "unread"}
+        if self._moved:
+            moved = self._moved.found(self._places_of if not incomplete else lambda _: [])
+            for job in moved:
+                if job.moved is not None:
+                    del self._missing[job.moved.key]
+            planned = Planned(jobs=[job for job in moved if job.moved is None])
+            if self._options.dry_run:
+                planned.jobs = moved
+            else:
+                self._touched += [job for job in moved if job.moved is not None]
+            yield planned
+        touched, self._touched = self._touched, []
+        yield Planned(jobs=await self._touch(touched))
+
+    def _places_of(self, job: Job) -> "list[SyncEntry]":
+        """Return the missing entries that an item may have been."""
+        suffix = PurePath(job.key).suffix.lower()
+        return [
+            entry
+            for entry in self._contents.get(job.digest, ())
+            if entry.key in self._missing
+            and PurePath(entry.key).suffix.lower() == suffix
+            and self._wire.is_read_alike(job, entry)
+            and self._gone_reason(entry.key) != "excluded"
+        ]
+
+    def _gone_reason(self, key: str) -> str:
+        return self._examiner.left_out.get(key) or self._place.gone_reason(key)
+
+    # Listed files ---------------------------------------------------------------------------------
+
+    async def _compared(self) -> AsyncIterator[Planned]:
+        """Compare all listed files with the book, and yield plans for those that differ."""
+        sums = await asyncio.to_thread(self._listed.sums)
+        differing = self._book.differing(sums)
+        same = set(range(256)).difference(differing)
+        unchanged = sum(len(self._listed.marks[bucket]) for bucket in same)
+        odd = {job.key: job for job in self._odd}
+        different: list[tuple[int, SyncEntry | None]] = []
+        async for bucket, entries in self._buckets(differing):
+            listed = self._listed.of(bucket)
+            for entry in entries:
+                mark, place = listed.pop(entry.key, (None, -1))
+                if entry.key in odd:
+                    odd[entry.key].before = entry
+                elif mark is None:
+                    self._missing[entry.key] = entry
+                elif mark == mark_of(entry.key, entry.version):
+                    unchanged += 1
+                else:
+                    different.append((place, entry))
+            different += [(place, None) for _, place in listed.values()]
+        yield Planned(unchanged=unchanged)
+        different.sort(key=lambda one: one[0])
+        for start in range(0, len(different), WINDOW):
+            yield await self._planned(self._made(different[start : start + WINDOW]))
+        yield await self._planned(lambda _: self._odd)
+
+    async def _planned(self, made: Callable[[Planned], list[Job]]) -> Planned:
+        planned = Planned()
+
+        def examined() -> list[Job]:
+            return self._examiner.usable(made(planned), planned, self._known)
+
+        await self._decide(await asyncio.to_thread(examined), planned)
+        return planned
+
+    def _made(
+        self, places: "Sequence[tuple[int, SyncEntry | None]]"
+    ) -> Callable[[Planned], list[Job]]:
+        """Return what makes jobs of listed files."""
+
+        def made(planned: Planned) -> list[Job]:
+            jobs: list[Job] = []
+            for place, entry in places:
+                for job in self._examiner.jobs([self._listed.item(place)], planned):
+                    job.before = entry
+                    jobs.append(job)
+            return jobs
+
+        return made
+
+    async def _buckets(self, wanted: Sequence[int]) -> "AsyncIterator[tuple[int, list[SyncEntry]]]":
+        """Yield the entries of buckets.
+
+        Raises:
+            StopError: the service has other sums than its entries.
+        """
+        by_bucket: dict[int, list[SyncEntry]] = {}
+        count = self._book.found.count
+        if count < _MOST_AT_ONCE and count / _OF_A_PAGE < len(wanted):
+            by_bucket = defaultdict(list)
+            for entry in await self._asked("list_entries"):
+                by_bucket[bucket_of(entry.key)].append(entry)
+        for bucket in wanted:
+            entries = by_bucket.get(bucket, []) if by_bucket else None
+            yield bucket, await self._checked(bucket, entries)
+
+    async def _checked(self, bucket: int, entries: "list[SyncEntry] | None") -> "list[SyncEntry]":
+        """Return the entries of a bucket once they have its sum, as another run may write them."""
+        for _ in range(_TRIES):
+            if entries is None:
+                entries = await self._asked("list_entries", bucket=bucket)
+            found = sum(mark_of(entry.key, entry.version) for entry in entries) % SUM_MODULUS
+            if found == self._book.sums[bucket]:
+                return entries
+            now = await self._asked("compare_origin")
+            self._book.sums[bucket] = now.sums[bucket]
+            if found == now.sums[bucket]:
+                return entries
+            entries = None
+        raise StopError(
+            Stop.UNSUPPORTED,
+            f"the sum of bucket {bucket} of {self._place.name!r} is not that of its entries. "
+            "Nothing was sent or removed that depends on it",
+        )
+
+    async def _touch(self, jobs: Sequence[Job]) -> list[Job]:
+        """Give entries of the same content new versions; return those that have to be sent."""
+        if not jobs or self._options.dry_run:
+            self._counters.counts["unchanged"] += len(jobs)
+            return []
+        outcomes = await self._asked("touch_entries", [self._touch_of(job) for job in jobs])
+        again = []
+        for job in jobs:
+            if outcomes[job.key] != "touched":
+                job.moved = None
+                again.append(job)
+                continue
+            if job.moved is not None:
+                self._book.change(job.moved.key, job.moved, None)
+                self._book.change(job.key, None, self._wire.version(job))
+                self._counters.add(job.outcome("moved", source_id=job.moved.source_id))
+            else:
+                self._book.change(job.key, job.before, self._wire.version(job))
+                self._counters.counts["unchanged"] += 1
+        return again
+
+    def _touch_of(self, job: Job) -> SyncTouch:
+        entry = job.moved or job.before
+        return SyncTouch(
+            key=job.key,
+            digest=self._wire.digest(job) if entry is None else entry.digest,
+            version=self._wire.version(job),
+            name=job.name,
+            collections=job.collections,
+            moved_from=None if job.moved is None else job.moved.key,
+        )
+
+    # Sending --------------------------------------------------------------------------------------
+
+    async def claim(self, job: Job) -> bool:  # noqa: ARG002 - the protocol's
+        """Return True: nothing needs to be claimed."""
+        return True
+
+    def request(self, job: Job) -> tuple[str, dict[str, Any]]:
+        """Return how an item is put."""
+        kind, fields = content_of(job)
+        if self._whole:
+            fields["expected"] = None if job.before is None else job.before.digest
+        digest, version = self._wire.digest(job), self._wire.version(job)
+        identity = {"origin": self._place.name, "key": job.key, "digest": digest}
+        return f"put_{kind}_source", {**fields, **identity, "version": version}
+
+    async def sent(self, job: Job, answer: "SyncPut") -> None:
+        """Count what became of a put."""
+        kind = _OUTCOMES.get(answer.outcome, "unchanged")  # or it was adopted
+        self._book.change(job.key, job.before, self._wire.version(job))
+        touch = None if self._whole else self._touch_of(job)
+        self._put[job.key] = job.name, kind, touch
+        if kind == "unchanged":
+            self._counters.counts[kind] += 1
+        else:
+            self._counters.add(job.outcome(kind, source_id=answer.source.id))
+
+    async def judged(self, job: Job, error: KnowledgeBotError) -> Decision | None:
+        """Decide about the answers that only a put has."""
+        if isinstance(error, UnexpectedResponseError) and not error.may_pass:
+            return Decision("undelivered", stop=(Stop.UNSUPPORTED, str(error)))
+        if not isinstance(error, APIError):
+            return None
+        if error.code == "entry_moved_on":
+            self._overtaken.append(job)
+            return Decision(None)
+        if error.code == "digest_mismatch":
+            return await self._read_again(job)
+        if error.status_code in (404, 405, 501) and error.code != "unknown_collection":
+            return Decision("undelivered", stop=(Stop.UNSUPPORTED, str(error)))
+        return None
+
+    async def _read_again(self, job: Job) -> Decision:
+        """Read an item again that changed since it was read, once."""
+        if job.tries > 1:
+            return Decision("undelivered")  # the next run reads it again
+        planned = Planned()
+        job.version, job.content = job.item.version, None
+        usable = await asyncio.to_thread(self._examiner.usable, [job], planned)
+        for outcome in planned.outcomes:
+            self._counters.add(outcome)
+        return Decision("undelivered", retry_in=0.0) if usable else Decision(None)
+
+    def failed(self, job: Job, kind: Kind | None, error: str, *, again: bool) -> None:
+        """Count an item that was not sent."""
+        if kind is not None and not again:
+            self._counters.add(job.outcome(kind, error))
+
+    # The end --------------------------------------------------------------------------------------
+
+    async def finish(self, incomplete: str) -> None:
+        """Remove what is gone, tell what cannot be read, and look whether all is there."""
+        self._warn_of_unversioned()
+        if self._counters.ended:
+            return
+        missing = self._gone() if self._whole and not incomplete else []
+        if self._options.dry_run:
+            self._counters.counts["gone"] += len(missing)
+            return
+        found = await self._until_ready()
+        told = await self._failures(found)
+        if self._whole and not incomplete:
+            await self._complete(missing, told)
+        await self._verify()
+
+    def _warn_of_unversioned(self) -> None:
+        if self._examiner.unversioned:
+            logger.warning(
+                "%d pages have no version, so no later change of them will be seen. With "
+                "compare='content' their text is compared",
+                self._examiner.unversioned,
+            )
+
+    def _gone(self) -> "list[tuple[SyncEntry, str]]":
+        """Return what is missing and may be removed, with the reasons; count what stays."""
+        prune = self._options.prune
+        found = [(one, self._gone_reason(key)) for key, one in self._missing.items()]
+        kept = () if prune == "excluded" else ("excluded",)
+        wanted = [each for each in found if prune and each[1] not in kept]
+        self._counters.counts["gone"] += len(found) - len(wanted)
+        return wanted
+
+    async def _until_ready(self) -> "SyncSums":
+        """Wait until the service has read all that it has of the origin, as long as is wanted."""
+        deadline, found = time.monotonic() + self._options.wait_ready, self._book.found
+        if self._put or self._options.wait_ready:
+            found = await self._asked("compare_origin")
+        for pause in itertools.chain(_LOOKS, itertools.repeat(_LONGEST_LOOK)):
+            left = deadline - time.monotonic()
+            if not found.pending or left <= 0 or self._counters.stopped is not None:
+                break
+            await asyncio.sleep(min(pause, left))
+            found = await self._asked("compare_origin")
+        if self._options.wait_ready:
+            self._counters.counts["unready"] += found.pending
+        return found
+
+    async def _failures(self, found: "SyncSums") -> list[tuple[str, str]]:
+        """Count what the service could not read; return what is told now, key and reason."""
+        self._counters.counts["still_failed"] += found.failed - found.untold
+        if not found.untold:
+            return []
+        told = []
+        for one in await self._asked("list_entries", status="failed"):
+            if one.told or one.key in self._missing:
+                continue
+            reason = one.reason or "it gives no reason"
+            told.append((one.key, one.reason or ""))
+            self._counters.add(Outcome("failed", one.key[:500], one.key, reason, one.source_id))
+        return told
+
+    async def _complete(
+        self, missing: "Sequence[tuple[SyncEntry, str]]", told: Sequence[tuple[str, str]]
+    ) -> None:
+        """Tell the service that the origin was seen to its end, and what it has no more."""
+        doubts = self._place.doubts
+        gone = [
+            SyncMissing(one.key, one.digest, reason, sure=not doubts(one.key))
+            for one, reason in missing
+        ]
+        limit, note = self._options.gone_limit, self.note
+        done = await self._asked(
+            "complete_origin", new_key(), missing=gone, limit=limit, note=note, told=told
+        )
+        counts = self._counters.counts
+        for key in done.keys:
+            if (one := self._missing.get(key)) is not None:
+                self._book.change(key, one, None)
+                self._counters.add(Outcome("removed", key[:500], key, "", one.source_id))
+        counts["removed"] += max(0, done.removed - len(done.keys))
+        counts["gone"] += done.waiting
+        counts["withheld"] += done.withheld
+        if done.withheld:
+            logger.warning(
+                "%d items that %s no longer yields are not removed: they are more than the share "
+                "of %g that gone_limit allows. Check that it is complete",
+                done.withheld,
+                self._place.name,
+                limit,
+            )
+
+    async def _verify(self) -> None:
+        """Look whether what this run put is there, and what others put in its place."""
+        if not self._put and not self._overtaken:
+            return
+        there: dict[str, str] = {}
+        buckets = {bucket_of(job.key) for job in self._overtaken} | await self._doubtful()
+        for bucket in sorted(buckets):
+            entries = await self._asked("list_entries", bucket=bucket)
+            there.update((entry.key, entry.digest) for entry in entries)
+        for key, (name, kind, _) in self._put.items() if buckets else ():
+            if key not in there and bucket_of(key) in buckets:
+                self._counters.counts[kind] -= 1
+                reason = "the service accepted it, and does not have it any more"
+                self._counters.add(Outcome("undelivered", name[:500], key, reason))
+        for job in self._overtaken:
+            if there.get(job.key) == self._wire.digest(job):
+                self._counters.counts["unchanged"] += 1
+            else:
+                reason = "another run was faster with another content; the next one compares again"
+                self._counters.add(job.outcome("undelivered", reason))
+
+    async def _doubtful(self) -> set[int]:
+        """Return the buckets in which something may be missing that this run put."""
+        touches = [touch for _, _, touch in self._put.values() if touch is not None]
+        if touches:  # of a part nobody knows the sums
+            outcomes = await self._asked("touch_entries", touches)
+            return {bucket_of(key) for key, outcome in outcomes.items() if outcome != "touched"}
+        now = await self._asked("compare_origin")
+        return set(self._book.differing(now.sums)) & set(map(bucket_of, self._put))
+
+    async def close(self) -> None:
+        """Nothing is open."""
+        for job in self._overtaken if self._counters.ended else ():
+            self._counters.add(job.outcome("undelivered", "another run was faster"))
+
+    def tick(self) -> None:
+        """Nothing is due."""
+
+    def give_up(self) -> None:
+        """Nothing waits."""
