@@ -1,5 +1,6 @@
 """What a service is started with: collections, bots, keys, limits, folder. Frozen once read."""
 
+import logging
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,6 +24,8 @@ from pydantic import (
 
 if TYPE_CHECKING:
     from knowledge_bot_web.fetching import FetchPolicy
+
+_log = logging.getLogger(__name__)
 
 MIB = 1024 * 1024
 
@@ -274,7 +277,8 @@ class ServiceConfiguration(_Section):
 def read_settings(path: Path) -> ServiceConfiguration:
     """Read a TOML file into settings; what it leaves out has its default.
 
-    A relative `data` folder or `key_file` is taken from the file's own folder.
+    A relative `data` folder or `key_file` is taken from the file's own folder. The log warns of a
+    file with keys in it that others on this machine may read.
 
     Raises:
         SettingsError: the file cannot be read, is not TOML, or has keys or values that are wrong;
@@ -288,9 +292,12 @@ def read_settings(path: Path) -> ServiceConfiguration:
         raise SettingsError(f"{path} is not a TOML file: {error}") from None
     if isinstance(folder := values.get("data"), str):
         values["data"] = path.parent / folder
-    for key in values["keys"] if isinstance(values.get("keys"), list) else ():
+    keys = values["keys"] if isinstance(values.get("keys"), list) else ()
+    for key in keys:
         if isinstance(key, dict) and isinstance(file := key.get("key_file"), str):
             key["key_file"] = path.parent / file
+    if any("key" in key for key in keys if isinstance(key, dict)) and path.stat().st_mode & 0o077:
+        _log.warning("%s holds keys, and others on this machine may read it: chmod 600 it", path)
     return parse_settings(values, origin=str(path))
 
 
@@ -377,6 +384,7 @@ _PATTERNS: Final = {
     "first two",
 }
 
+_DAY: Final = "must be a day, as in 2027-11-30"
 _LIST: Final = "must be a list in brackets"
 _TABLE: Final = "must have a name and a value for each of its fields"
 
@@ -384,6 +392,8 @@ _TABLE: Final = "must have a name and a value for each of its fields"
 _WORDS: Final[Mapping[str, str]] = {
     "extra_forbidden": "is not known here",
     "missing": "is missing",
+    "date_parsing": _DAY,
+    "date_from_datetime_parsing": _DAY,
     "list_type": _LIST,
     "tuple_type": _LIST,
     "model_type": _TABLE,

@@ -3,9 +3,9 @@
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
-from datetime import datetime
+from datetime import date
 from functools import wraps
 from importlib.metadata import entry_points
 from ipaddress import ip_address
@@ -35,6 +35,20 @@ _config = click.option(
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="TOML file with collections, bots, keys and limits.",
 )
+
+
+class _Day(click.ParamType):
+    name = "day"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> date:
+        try:
+            return date.fromisoformat(value)
+        except ValueError:
+            self.fail(
+                f"{value!r} is no day that can be read: write year, month and day as in 2027-11-30",
+                param,
+                ctx,
+            )
 
 
 def _on_folder(command: Callable[..., None]) -> Callable[..., None]:
@@ -185,11 +199,12 @@ def serve(  # noqa: PLR0917 - click passes every option by name
         with listen(settings.host, settings.port) as listener:
             base_url = base_url_at(settings.host, listener)
             feeding = None if fed is None else _feeding(fed, settings, config, base_url)
+            mounts = {one.name: one.load for one in entry_points(group=MOUNTS)}
             with DataFolder(settings.data) as folder, feeding or nullcontext():
                 keys = KeyList(folder, settings, configured if config is not None else None)
 
                 def announce() -> None:
-                    _announce(base_url, settings, keys.generated, is_new=is_new)
+                    _announce(base_url, settings, keys.generated, mounts, is_new=is_new)
                     if not is_given and any(one.name == GIVEN_KEY for one in settings.keys):
                         click.echo(f"API key:  that of {_KEY_VARIABLE}, which is set", err=True)
                     if feeding is not None:
@@ -204,7 +219,7 @@ def serve(  # noqa: PLR0917 - click passes every option by name
                     listener,
                     on_ready=announce,
                     on_stop=None if feeding is None else feeding.stop,
-                    mounts={one.name: one.load for one in entry_points(group=MOUNTS)},
+                    mounts=mounts,
                 )
     except (SettingsError, FolderError, AddressError) as error:
         raise click.ClickException(str(error)) from None
@@ -239,7 +254,7 @@ def keys() -> None:
 )
 @click.option(
     "--expires",
-    type=click.DateTime(["%Y-%m-%d"]),
+    type=_Day(),
     metavar="YYYY-MM-DD",
     help="First day, in UTC, on which it is no longer taken.",
 )
@@ -251,24 +266,25 @@ def add_key(
     role: "Role",
     bots: tuple[str, ...],
     collections: tuple[str, ...],
-    expires: datetime | None,
+    expires: date | None,
 ) -> None:
     """Make a key and print it. The data folder keeps its digest alone, so it is shown once.
 
     A service that runs takes it at once. Example:
 
-        kbot serve keys add wiki --role read --bot bot_wiki --data ./knowledge
+        kbot serve keys add wiki --role read --bot bot_wiki --config kbot.toml
     """
     from knowledge_bot_service.config.folder import FolderError
     from knowledge_bot_service.config.keys import StoredKeys
 
-    if _given("config") and (missing := settings.unknown_in(bots, collections)):
-        raise FolderError(f"no key was made: the configuration has no {missing}")
+    if missing := settings.unknown_in(bots, collections):
+        without = "" if _given("config") else "; --config names the one that declares others"
+        raise FolderError(f"no key was made: the configuration has no {missing}{without}")
     if name in {key.name for key in settings.keys}:
         raise FolderError(f"no key was made: the configuration has a key {name}")
     stored = StoredKeys(settings.data)
     limits = {"bots": bots or None, "collections": collections or None}
-    click.echo(stored.add(name, role, expires=expires.date() if expires else None, **limits))
+    click.echo(stored.add(name, role, expires=expires, **limits))
     folder = settings.data.absolute()
     click.echo(
         f"The service of {folder} takes it from now on, and it is not shown again.", err=True
@@ -365,10 +381,17 @@ def _given(option: str) -> Path | None:
 
 
 def _announce(
-    base_url: str, settings: "ServiceConfiguration", generated_key: str | None, *, is_new: bool
+    base_url: str,
+    settings: "ServiceConfiguration",
+    generated_key: str | None,
+    mounts: Iterable[str],
+    *,
+    is_new: bool,
 ) -> None:
     click.echo(f"Base URL: {base_url}")
     click.echo(f"Page:     {urljoin(base_url, '/')}")
+    for name in sorted(mounts, reverse=True):
+        click.echo(f"{'OpenAI:' if name == 'v1' else 'MCP:':9} {urljoin(base_url, f'/{name}')}")
     if generated_key is not None:
         click.echo(f"API key:  {generated_key}")
     made = " (new: it was made now, and is empty)" if is_new else ""

@@ -221,14 +221,25 @@ def test_keys_are_made_and_revoked_while_the_service_runs(tmp_path):
     [
         ((), ["bot_default"], ["col_default"]),
         (("--bot", "bot_default"), ["bot_default"], ["col_default"]),
-        (("--bot", "bot_other"), [], []),
-        (("--collection", "col_other"), [], []),
-        (("--bot", "bot_default", "--collection", "col_other"), ["bot_default"], []),
+        (("--bot", "bot_other", "--config", "kbot.toml"), [], []),
+        (("--collection", "col_other", "--config", "kbot.toml"), [], []),
+        (
+            ("--bot", "bot_default", "--collection", "col_other", "--config", "kbot.toml"),
+            ["bot_default"],
+            [],
+        ),
     ],
 )
 def test_a_key_made_before_the_service_sees_what_it_is_limited_to(
     tmp_path, limits, bots, collections
 ):
+    (tmp_path / "kbot.toml").write_text(
+        'data = "data"\n'
+        '[[collections]]\nid = "col_default"\nname = "One"\n'
+        '[[collections]]\nid = "col_other"\nname = "Other"\n'
+        '[[bots]]\nid = "bot_default"\nname = "One"\ncollections = ["col_default"]\n'
+        '[[bots]]\nid = "bot_other"\nname = "Other"\ncollections = ["col_other"]\n'
+    )
     key = made(tmp_path, "wiki", "read", *limits)
     with InProcess(tmp_path / "data") as running:
         for path, seen in (("bots", bots), ("collections", collections)):
@@ -243,6 +254,7 @@ def test_a_key_made_before_the_service_sees_what_it_is_limited_to(
         ("add", "../team", "--role", "write"),
         ("add", "old", "--role", "read", "--expires", TODAY.isoformat()),
         ("add", "new", "--role", "read", "--bot", "guide"),
+        ("add", "new", "--role", "read", "--bot", "bot_no"),
         ("add", "of-the-file", "--role", "read", "--config", "kbot.toml"),
         ("add", "new", "--role", "read", "--bot", "bot_no", "--config", "kbot.toml"),
         ("revoke", "other"),
@@ -257,6 +269,13 @@ def test_what_cannot_be_done_changes_no_key(tmp_path, arguments):
     done = keys_command(tmp_path, *arguments)
     assert (done.returncode, done.stdout) == (1, "")
     assert keys_command(tmp_path, "list").stdout == "team\tread\tnever\tall\tall\n"
+
+
+@pytest.mark.parametrize("day", ["27.11.2027", "11/27/2027", "2027-13-01", "tomorrow"])
+def test_a_day_that_cannot_be_read_is_told_how_to_write_it(tmp_path, day):
+    done = keys_command(tmp_path, "add", "wiki", "--role", "read", "--expires", day)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "2027-11-30" in done.stderr
 
 
 @pytest.mark.parametrize("text", ["no key", "[]", '{"name": "x", "role": "owner"}'])

@@ -1,5 +1,6 @@
 """The configuration file: what it declares, and how it says what is wrong."""
 
+import os
 import re
 from ipaddress import ip_network
 
@@ -173,6 +174,26 @@ def test_what_is_wrong_is_named(tmp_path, text, named):
     assert not re.search("with a space|secret", str(caught.value))
     for word in ("Input", "Value error", "tuple", "String", "instance", "dictionary", ".0"):
         assert word not in str(caught.value).replace(str(file), "").replace("10.0.0", "")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there are no such modes")
+@pytest.mark.parametrize(
+    ("mode", "key", "warned"),
+    [
+        (0o644, 'key = "abcdef"', True),
+        (0o640, 'key = "abcdef"', True),
+        (0o600, 'key = "abcdef"', False),
+        (0o644, 'key_env = "THE_KEY"', False),
+    ],
+)
+def test_who_keeps_keys_in_a_file_that_others_may_read_is_warned(
+    tmp_path, caplog, mode, key, warned
+):
+    file = tmp_path / "kbot.toml"
+    file.write_text(f'[[keys]]\nname = "one"\nrole = "read"\n{key}\n')
+    file.chmod(mode)
+    read_settings(file)
+    assert bool(caplog.records) is warned
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):
