@@ -81,6 +81,38 @@ def test_patterns_choose(folder, patterns, names):
     assert found(folder, include=patterns) == names
 
 
+def test_patterns_that_match_nothing_are_told_and_nothing_is_gone(folder):
+    (told,) = [item for item in Folder(folder, include="*.mdd").items() if item.partial]
+    assert (told.name, told.invalid) == (str(folder), True)
+    assert not [item for item in Folder(folder).items() if getattr(item, "partial", False)]
+
+
+def test_what_cannot_be_looked_at_is_no_absence(folder, monkeypatch):
+    real = os.scandir
+
+    class Refusing:
+        def __init__(self, entry):
+            self.name, self.path, self.is_dir = entry.name, entry.path, entry.is_dir
+            self.stat = refused if entry.name == "b.md" else entry.stat
+
+    def refused(**_):
+        raise PermissionError(13, "Permission denied")
+
+    class Scan:
+        def __init__(self, path):
+            self.entries = real(path)
+
+        def __enter__(self):
+            return map(Refusing, self.entries)
+
+        def __exit__(self, *_):
+            self.entries.close()
+
+    monkeypatch.setattr(os, "scandir", Scan)
+    (told,) = [item for item in Folder(folder).items() if getattr(item, "partial", False)]
+    assert (told.name, told.invalid) == ("b.md", True)
+
+
 def test_hidden_names_are_skipped_with_a_word(folder):
     (folder / "~$intro.docx").write_text("Ada")
     assert left_out(folder).keys() == {".env", ".git", "~$intro.docx"}

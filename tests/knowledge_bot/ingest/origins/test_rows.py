@@ -5,13 +5,9 @@ from collections import namedtuple
 
 import pytest
 
-from knowledge_bot.ingest import (
-    Skipped,
-    Text,
-)
-from knowledge_bot.origins import (
-    Rows,
-)
+from knowledge_bot import ConfigurationError
+from knowledge_bot.ingest import Skipped, Text
+from knowledge_bot.origins import Rows, Sql
 from refusals import refused
 
 ROWS = [(1, "Hours", "The desk opens at nine.", "t1"), (2, "Lending", "Three weeks.", "t1")]
@@ -171,3 +167,97 @@ def test_a_connection_of_sqlite_that_is_bound_to_its_thread_is_reported_with_the
 def test_what_cannot_be_used_is_reported_at_once(rows, key, argument):
     with refused(argument):
         Rows(rows, key=key, text="body", name="rows")
+
+
+# Queries ------------------------------------------------------------------------------------------
+
+
+def articles(database, query="SELECT * FROM article", **more):
+    return Sql(query, database=database, **BY_NAME | more)
+
+
+@pytest.fixture
+def file(database, tmp_path):
+    """The database's file."""
+    return str(tmp_path / "shop.db")
+
+
+@pytest.mark.parametrize("form", ["{}", "sqlite:///{}"])
+def test_a_query_of_sqlite_is_asked_each_time_and_may_write_nothing(file, database, form):
+    rows = articles(form.format(file))
+    assert [item.key for item in rows.items()] == ["1", "2"]
+    database.execute("DELETE FROM article WHERE id = 1")
+    database.commit()
+    assert [item.key for item in rows.items()] == ["2"]
+    (said,) = articles(form.format(file), "DELETE FROM article").items()
+    assert (said.name, said.invalid, said.partial) == ("rows", True, True)
+    assert [item.key for item in rows.items()] == ["2"]
+
+
+def test_a_query_of_any_other_database_is_asked_by_sqlalchemy(file):
+    pytest.importorskip("sqlalchemy")
+    rows = articles(f"sqlite+pysqlite:///{file}")
+    assert [item.content for item in rows.items()] == [row[2] for row in ROWS]
+
+
+@pytest.mark.slow
+def test_a_query_of_postgresql_is_streamed(postgresql):
+    query = "SELECT n AS id, 'x' AS body, n AS title, n AS changed FROM generate_series(1, 1200) n"
+    assert len(list(articles(postgresql.url(), query).items())) == 1200
+
+
+def test_a_connection_that_somebody_else_makes_is_closed():
+    made = []
+
+    def connect():
+        made.append(sqlite3.connect(":memory:"))
+        return made[-1]
+
+    rows = Sql("SELECT 1 AS id, 'x' AS body", connect=connect, key="id", text="body", name="t")
+    assert [item.key for item in rows.items()] == ["1"]
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        made[0].execute("SELECT 1")
+
+
+@pytest.mark.parametrize(
+    ("given", "argument"),
+    [
+        ({"database": ""}, "database"),
+        ({"conn_id": "shop"}, "database"),
+        ({"database": 7}, "database"),
+        ({"query": ""}, "query"),
+        ({"query": None}, "query"),
+        ({"name": ""}, "name"),
+        ({"key": ""}, "key"),
+    ],
+)
+def test_a_query_that_cannot_be_asked_is_refused_when_it_is_made(given, argument):
+    with refused(argument):
+        Sql(**{"query": "SELECT 1", "database": "shop.db"} | BY_NAME | given)
+
+
+@pytest.mark.parametrize(
+    ("database", "said"),
+    [
+        ("/nowhere/shop.db", "there is no file /nowhere/shop.db"),
+        ("nonsense://h/d", "nonsense:// cannot be used"),
+    ],
+)
+def test_a_database_that_is_not_there_is_a_sentence(database, said):
+    if "://" in database:
+        pytest.importorskip("sqlalchemy")
+    with pytest.raises(ConfigurationError, match=said):
+        list(articles(database).items())
+
+
+def test_a_missing_column_names_those_that_there_are(file):
+    with pytest.raises(ConfigurationError, match="there are id, title, body, changed"):
+        list(articles(file, text="words").items())
+
+
+def test_a_login_is_in_no_error_and_no_repr():
+    rows = articles("postgresql://reader:s3cr%65t@127.0.0.1:9/shop")
+    (said,) = rows.items()
+    assert "the query failed" in said.reason
+    for text in (repr(rows), repr(said), rows.name):
+        assert "s3cr" not in text
