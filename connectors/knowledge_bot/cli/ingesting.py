@@ -65,7 +65,6 @@ _OPTIONS = (
         "--origin",
         "name",
         metavar="NAME",
-        default="",
         help="A name for where the items come from, for use even if the place moves.  [default: "
         "the folder, address or file itself]",
     ),
@@ -164,6 +163,9 @@ def _ingestion(find: Callable[..., Any]) -> Callable[..., None]:
             ledger = open_ledger(ledger_address, for_writing=not how["dry_run"], wait=ledger_wait)
             if "exclude" in given and "path" in given:
                 given["exclude"] += (*_OUTPUTS, *_files_of(ledger))
+            if given["name"] == "":
+                raise click.UsageError("--origin: expected a name")
+            given["name"] = given["name"] or ""
             origin = find(**given)
             with service.client(needs_key=not how["dry_run"]) as client:
                 wanted = collections_to_add_to(service, client, collections, quiet=quiet)
@@ -307,16 +309,17 @@ def objects(address: str, **how: Any) -> Any:
 def loader(*, of: str, arguments: dict[str, Any], name: str) -> Any:
     """Add the documents of a loader of LangChain or a reader of LlamaIndex.
 
-    The module is imported, so its code runs.
+    The module is imported, so its code runs. With an --origin, documents that the loader no longer
+    finds are gone.
 
     \b
     kbot ingest loader langchain_community.document_loaders:CSVLoader --set file_path=books.csv
     kbot ingest loader llama_index.core:SimpleDirectoryReader --set input_dir=notes --origin notes
     """  # noqa: D301 - \b is for click
-    from knowledge_bot.cli.loaders import loader_of, named
+    from knowledge_bot.cli.loaders import loader_of
     from knowledge_bot.origins import Loader
 
-    return Loader(loader_of(of, arguments), name=name or named(of, arguments))
+    return Loader(loader_of(of, arguments), name=name)
 
 
 @ingest.command(cls=Ingesting)

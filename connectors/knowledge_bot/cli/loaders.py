@@ -2,14 +2,12 @@
 
 import inspect
 import sys
-from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
 import click
 
 from knowledge_bot.origins._loader import LOADING, is_loader
-from knowledge_bot.origins._objects import SECRET
 
 
 def loader_of(name: str, arguments: dict[str, Any]) -> object:
@@ -32,19 +30,10 @@ def loader_of(name: str, arguments: dict[str, Any]) -> object:
         loader: Any = made_by(**own)
     except Exception as error:  # noqa: BLE001 - a class may raise anything
         raise click.UsageError(f"{name} cannot be made: {_said(error, arguments)}") from None
-    return _documents(loader, at_loading) if at_loading else loader
-
-
-def named(name: str, arguments: dict[str, Any]) -> str:
-    """Return what a loader with these arguments is called, where nobody says it: no secret."""
-    shown = sorted(
-        f"{each}={value}" for each, value in arguments.items() if not SECRET.search(each)
-    )
-    return f"{name} [{' '.join(shown)}]" if shown else name
-
-
-def _documents(reader: Any, arguments: dict[str, Any]) -> Iterator[Any]:
-    yield from reader.load_data(**arguments)
+    if not at_loading:
+        return loader
+    loading = {"load_data": lambda _: loader.load_data(**at_loading)}
+    return type(type(loader).__name__, (), loading)()
 
 
 def _imported(name: str) -> Any:

@@ -68,9 +68,8 @@ class Loader(Origin):
 
     Attributes:
         loader: has one of these methods, or is an iterable of documents, which may be asynchronous.
-        name: a name for what the loader reads, such as `wiki`; by default its class. Loaders of one
-            class need names of their own, or each finds that the documents of the other are gone.
-            For documents it must be given.
+        name: a name for what the loader reads, such as `wiki`; for documents it must be given. By
+            default it is the loader's class, which does not say what is read: then nothing is gone.
         title: returns the source's name for a document; by default its title, its file's name, its
             source or its first line. For a resource it gets the identifier, as `key` does.
         key: returns the key for a document.
@@ -97,6 +96,11 @@ class Loader(Origin):
         if isinstance(self.loader, Iterable | AsyncIterable) and not hasattr(self.loader, "load"):
             return super()._default_name()
         return type(self.loader).__name__
+
+    @property
+    def whole(self) -> bool:
+        """Whether these are all items of the origin, so that what does not come is gone."""
+        return self.name != self._named_by_place()
 
     def items(self, memory: Memory | None = None) -> "Iterator[Text | File | Skipped]":  # noqa: ARG002 - as others
         """Yield a `Text` for each document, or a `File` for each resource."""

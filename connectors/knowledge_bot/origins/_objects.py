@@ -35,10 +35,10 @@ _WILDCARDS = frozenset("*?[")
 # Protocols in which the part before the @ is not a user but part of the place.
 _NAMES_THE_PLACE = ("abfs", "abfss", "az", "github")
 
-SECRET = re.compile(
+# Options whose values are secret, by their names.
+_SECRET = re.compile(
     r"key|secret|token|pass|cred|auth|sas|connection_string|header|cookie|user", re.IGNORECASE
 )
-"""Options whose values are secret, by their names."""
 # Options that say which store is meant: its address, an account, an archive, a repository.
 _OF_THE_STORE = re.compile(
     r"endpoint(_url)?|(base_|account_|server_)?url|(account_)?host|hostname|port|server|share"
@@ -470,7 +470,7 @@ class _Hiding:
 def _secrets(options: Mapping[str, Any]) -> set[str]:
     found: set[str] = set()
     for name, value in options.items():
-        is_secret = bool(SECRET.search(str(name)))
+        is_secret = bool(_SECRET.search(str(name)))
         if isinstance(value, Mapping):
             found |= _secrets({f"{name if is_secret else ''}.{key}": value[key] for key in value})
         elif isinstance(value, list | tuple):

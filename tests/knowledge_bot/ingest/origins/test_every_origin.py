@@ -45,7 +45,7 @@ def test_an_origin_has_the_name_of_its_place_or_the_one_that_it_is_given(kind):
     assert make().name == name
     assert make(name="ours").name == "ours"
     assert "name" in make().template_fields
-    assert make().whole is (kind != "Feed")
+    assert make().whole is (kind not in ("Feed", "Loader"))
 
 
 @pytest.mark.parametrize("kind", EVERY)
