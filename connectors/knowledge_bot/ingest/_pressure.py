@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
-from knowledge_bot._retries import seconds_to_wait
+from knowledge_bot._retries import LONGEST_RETRY_AFTER, seconds_to_wait
 from knowledge_bot.errors import (
     _KEY_IN_USE,
     APIError,
@@ -39,12 +39,11 @@ _DEFINITE = frozenset({400, 404, 413, 415, 422})
 # How many times an item is sent that is put off.
 _TRIES = 9
 
-# Exponential backoff, and the longest Retry-After that is honoured, in seconds.
+# Exponential backoff, in seconds.
 _FIRST_BACKOFF = 0.25
 _LONGEST_BACKOFF = 15.0
 _LONGEST_WAIT = 8.0  # of one item
 _LONGEST_PING_BACKOFF = 5.0
-_LONGEST_RETRY_AFTER = 120.0
 
 # After this many unknown outcomes in a row, beyond the requests in flight, the run stops.
 _UNKNOWN_IN_A_ROW = 10
@@ -345,11 +344,13 @@ class Judge:
         now = time.monotonic()
         since = self._put_off_since = self._put_off_since or began
         self._slow_down(error, began)
-        asked = seconds_to_wait(min(error.retry_after or 0.0, _LONGEST_RETRY_AFTER))
+        wanted = error.retry_after or 0.0
+        is_soon = wanted <= LONGEST_RETRY_AFTER  # it is asked no earlier than it wants to be
+        asked = seconds_to_wait(wanted if is_soon else 0.0)
         # A 429 is about all requests together; others may be about this one alone.
         if asked and (error.status_code == 429 or self._is_put_off):
             self._gate.pause(asked, "the service asked for it")
-        if tries < _TRIES and now - since <= _LONGEST_OUTAGE:
+        if is_soon and tries < _TRIES and now - since <= _LONGEST_OUTAGE:
             wait = seconds_to_wait(max(asked, _backoff(tries, _LONGEST_WAIT)))
             return Decision("undelivered", retry_in=wait)
         self._given_up += 1

@@ -76,6 +76,16 @@ def test_a_pause_is_reported_with_its_reason(send, service, ledger):
     assert any(one.paused for one in reports)
 
 
+def test_a_service_that_is_away_for_long_is_not_asked_before_and_ends_the_run(
+    send, service, ledger
+):
+    service.judge = lambda name, times: error(503, **{"Retry-After": "3600"})
+    report = send(texts(20), ledger=ledger, concurrency=1)
+    assert (report.stopped, report.undelivered, report.unknown) == (Stop.UNAVAILABLE, 2, 0)
+    assert report.duration < 30
+    assert len(service.arrived) == 2
+
+
 def test_so_many_unknown_outcomes_in_a_row_end_a_run_and_not_one_fewer(send, service, ledger):
     # Ten and one that is in flight.
     service.judge = lambda name, times: error(500)
