@@ -1,12 +1,14 @@
 """The service from memory: what it answers, what it keeps, and the faults that a test asks for."""
 
 import asyncio
+import contextlib
 import json
 import socket
 import time
 
 import pytest
 
+from judged_requests import CALLS
 from knowledge_bot import (
     APIError,
     AsyncClient,
@@ -16,6 +18,7 @@ from knowledge_bot import (
     ConnectionFailedError,
     ConnectionLostError,
     Delivery,
+    HTTPRequest,
     KnowledgeBotError,
     NotFoundError,
     RateLimitError,
@@ -358,3 +361,62 @@ def test_it_stands_in_for_what_clients_of_the_code_under_test_would_reach():
 def test_ids_of_conversations_are_never_those_of_another_service(call):
     services = [MemoryService(bots={"bot_1": {}}) for _ in range(2)]
     assert len({call(service, ask).conversation_id for service in services}) == 2
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("name", CALLS)
+def test_a_request_is_judged_by_the_interface_or_as_the_embedded_service_does(name, strict):
+    service, call = MemoryService(strict=strict), CALLS[name]
+    path, body = call.sent_to("bot_default", "col_default")
+    headers = list(call.headers.items())
+    request = HTTPRequest(call.method, f"{URL}/public/v1{path}", headers, body, 5, 1 << 20)
+    answer = service.transport.send(request)
+    assert answer.status == (call.strict if strict else call.status), answer.body
+    if answer.status >= 400:
+        assert {"code", "message"} <= json.loads(answer.body).keys()
+
+
+# Names and contents that a form's parser likes to alter.
+FILES = {
+    "mail.eml": b"From: a\r\n\r\nAt nine.",
+    "page.mht": b'Content-Type: multipart/related; boundary="x"\r\n\r\n--x\r\n\r\na\r\n--x--\r\n',
+    "C:\\docs\\a.txt": b"\r\n\r\n",
+    " a.txt": b"--kb-\r\n",
+    "=?utf-8?q?x?=.txt": b"a\r\n",
+    'a"; filename="b.txt': b"\x00\xff",
+    "ü.txt": b"--",
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_arrives_byte_for_byte_and_is_no_other_one(call, name):
+    service, content = MemoryService(extensions={"sources", "idempotency"}), FILES[name]
+
+    def send(client, content):
+        return client.upload_source(
+            name="n", collections="col_default", file=content, filename=name, idempotency_key="k"
+        )
+
+    source = call(service, lambda client: send(client, content))
+    assert service.requests[-1].file == (name, content)
+    assert service.ready_content(source.id) == content
+    with pytest.raises(APIError) as caught:  # the key is that of another request
+        call(service, lambda client: send(client, content + b"."))
+    assert caught.value.status_code == 422
+
+
+@pytest.mark.parametrize("seconds", [0, 1, 1.5, 1e7])
+def test_a_fault_names_the_seconds_that_it_was_given(call, seconds):
+    service = MemoryService()
+    service.fail_next(503, retry_after=seconds, times=None)
+    with no_waiting(), pytest.raises(ServerError) as caught:
+        call(service, write)
+    assert caught.value.retry_after == seconds
+
+
+def test_a_filter_that_is_none_is_refused_by_a_strict_service(call):
+    for strict in (False, True):
+        service = MemoryService(extensions={"sources"}, strict=strict)
+        found = contextlib.nullcontext() if not strict else pytest.raises(BadRequestError)
+        with found:
+            assert call(service, lambda client: client.list_sources(status="nope")) == []

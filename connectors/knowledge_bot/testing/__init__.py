@@ -18,8 +18,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from email.parser import BytesParser
-from email.policy import HTTP
 from pathlib import PurePosixPath
 from typing import Any, cast
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -40,6 +38,15 @@ from knowledge_bot.testing._extensions import (
     KeptAnswers,
     RejectedError,
     Sources,
+)
+from knowledge_bot.testing._requests import (
+    check_headers,
+    check_query_strictly,
+    check_strictly,
+    fields_in,
+    form_in,
+    invalid,
+    nothing_there,
 )
 from knowledge_bot.testing._sync import HeldOrigins
 from knowledge_bot.transcripts import read
@@ -99,14 +106,14 @@ class ReceivedRequest:
         """The fields that were sent, of an upload those beside the file; `{}` without a body."""
         if not self.body:
             return {}
-        fields = _read_form(self)[0] if self._is_form else json.loads(self.body)
+        fields = self._form[0] if self._is_form else json.loads(self.body)
         unwrapped = fields.get("value", fields)
         return dict(unwrapped)
 
     @property
     def file(self) -> tuple[str, bytes] | None:
         """The name and the content of an uploaded file; None of any other request."""
-        return _read_form(self)[1] if self._is_form else None
+        return self._form[1] if self._is_form else None
 
     @property
     def is_ping(self) -> bool:
@@ -116,6 +123,10 @@ class ReceivedRequest:
     @property
     def _is_form(self) -> bool:
         return self.headers.get("content-type", "").startswith("multipart/form-data")
+
+    @property
+    def _form(self) -> tuple[dict[str, Any], tuple[str, bytes] | None]:
+        return form_in(self.headers["content-type"], self.body)
 
     def __repr__(self) -> str:
         return f"ReceivedRequest({self.method!r}, {self.path!r})"  # no header: the key is in one
@@ -157,8 +168,12 @@ class MemoryService:
         wrapped: whether answers are wrapped in `value`; the interface shows both forms (section 4).
         extensions: what it announces and does beyond the interface, `idempotency`, `sources`,
             `sync` and `passages`, where a text is one passage; by default nothing.
+        strict: whether it also has the limits of the embedded service, which the interface leaves
+            open: the forms and lengths of names, addresses and messages.
         limited: the API keys that see some collections alone, with the ids of these; all others
             see everything.
+        strict: whether it has the limits of the embedded service too, which the interface leaves
+            open: forms and lengths of names, addresses and messages.
 
     Attributes:
         requests: what arrived but for pings, in order, also where it was answered with a fault.
@@ -178,6 +193,7 @@ class MemoryService:
     wrapped: bool = True
     extensions: Iterable[str] = ()
     limited: Mapping[str, Iterable[str]] = field(default_factory=dict, repr=False)
+    strict: bool = False
     requests: list[ReceivedRequest] = field(default_factory=list, init=False)
     pings: list[ReceivedRequest] = field(default_factory=list, init=False)
     sources: list[dict[str, Any]] = field(default_factory=list, init=False)
@@ -276,7 +292,8 @@ class MemoryService:
             raise ConfigurationError.of(
                 "status", f"expected 400 to 599, not {status!r}; see answer_next"
             )
-        headers = {} if retry_after is None else {"retry-after": f"{retry_after:g}"}
+        asked = "" if retry_after is None else f"{retry_after:f}".rstrip("0").rstrip(".")
+        headers = {"retry-after": asked} if asked else {}
         body = json.dumps({"code": code, "message": message}).encode()
         self.answer_next(status, body, headers, times=times, where=where)
 
@@ -455,7 +472,10 @@ class MemoryService:
             case "GET", "passages", *names if searches:
                 return sources.passage("/".join(names))
             case "GET", "sources" if manages:
-                return sources.listed(parse_qs(received.query, keep_blank_values=True))
+                query = parse_qs(received.query, keep_blank_values=True)
+                if self.strict:
+                    check_query_strictly(query)
+                return sources.listed(query)
             case "GET", "sources", source_id if manages:
                 return sources.shown(sources.get(source_id))
             case "PUT", "sources", source_id, kind if manages and kind in _KINDS:
@@ -470,14 +490,14 @@ class MemoryService:
             case method, "sync", *rest if "sync" in self.extensions:
                 return self._synced(method, "/".join(rest), received)
             case _:
-                raise _nothing_there()
+                raise nothing_there(unquote(received.path))
 
     def _synced(self, method: str, rest: str, received: ReceivedRequest) -> object:  # noqa: C901, PLR0911 - as above
         origins = self._origins
         try:
             query = parse_qs(received.query, keep_blank_values=True, errors="strict")
         except UnicodeDecodeError:
-            raise RejectedError(400, "invalid_request", "the query is not UTF-8") from None
+            raise invalid("the query is not UTF-8") from None
         match method, rest:
             case "GET", "":
                 return origins.sums(query)
@@ -503,7 +523,7 @@ class MemoryService:
                 return origins.put(
                     value, kind, fields, content, lambda: self._new_source(fields, kind, content)
                 )
-        raise _nothing_there()
+        raise nothing_there(unquote(received.path))
 
     def _changes(self, value: Mapping[str, Any]) -> dict[str, Any]:
         """Read what a touch changes of a source."""
@@ -515,21 +535,27 @@ class MemoryService:
         return changes
 
     def _search(self, value: Mapping[str, Any]) -> object:
+        self._check_limits(value)
         bot, ids = value.get("bot_id"), value.get("collections") or []
         limit = value.get("limit", 10)
         if bot is not None:
             self._check_bot(bot)
         self._check_collections(ids)
         if not isinstance(limit, int) or not 1 <= limit <= 40:
-            raise RejectedError(400, "invalid_request", "limit is not 1 to 40")
+            raise invalid("limit is not 1 to 40")
         return {"data": self._sources.found(_text(value, "query"), ids or self._known, limit)}
+
+    def _check_limits(self, value: Mapping[str, Any]) -> None:
+        if self.strict:
+            check_strictly(value)
 
     def _check_bot(self, bot: str, status: int = 400) -> None:
         if bot not in self.bots:
             raise RejectedError(status, "unknown_bot", f"there is no bot {bot}")
 
     def _check_collections(self, ids: Sequence[object]) -> None:
-        if unknown := [str(each) for each in ids if each not in self._known]:
+        known = self._known
+        if unknown := [str(each) for each in ids if not isinstance(each, str) or each not in known]:
             raise RejectedError(400, "unknown_collection", f"there is no {', '.join(unknown)}")
 
     @property
@@ -549,8 +575,11 @@ class MemoryService:
         return {"data": [{"id": each, "name": each} for each in held]}
 
     def _message(self, value: Mapping[str, Any]) -> object:
+        self._check_limits(value)
         bot, content = _text(value, "bot_id"), _text(value, "content")
         self._check_bot(bot)
+        if not isinstance(value.get("conversation_id"), str | None):
+            raise invalid("conversation_id is no id")
         conversation = value.get("conversation_id") or f"conv_{self._mark}{next(self._numbers)}"
         told = self.conversations.get(conversation)
         if value.get("conversation_id") and (
@@ -609,11 +638,13 @@ class MemoryService:
     ) -> tuple[dict[str, Any], str, Content]:
         """Read what a source is made from: its fields, its kind, and its content."""
         value = _value_of(received)
+        check_headers(value)
+        self._check_limits(value)
         name, needed = _text(value, "name"), _KINDS[kind]
         content: Content = _text(value, needed) if needed else b""
         if not needed:
             if received.file is None:
-                raise RejectedError(400, "invalid_request", "file is missing")
+                raise invalid("file is missing")
             filename, content = received.file
             kind += PurePosixPath(filename).suffix.lower()
         collections = [*map(self._collection, self._collections(value))]
@@ -622,7 +653,7 @@ class MemoryService:
     def _collections(self, value: Mapping[str, Any]) -> list[str]:
         ids = value.get("collections")
         if not isinstance(ids, list) or not ids:
-            raise RejectedError(400, "invalid_request", "collections is not a list of ids")
+            raise invalid("collections is not a list of ids")
         self._check_collections(ids)
         return ids
 
@@ -649,10 +680,7 @@ _KINDS = {"webpage": "url", "write": "content", "upload": ""}
 
 
 def _value_of(received: ReceivedRequest) -> dict[str, Any]:
-    try:
-        return received.value
-    except (ValueError, TypeError, AttributeError):
-        raise RejectedError(400, "invalid_request", "the body is not a JSON object") from None
+    return fields_in(received.headers.get("content-type", ""), received.body)
 
 
 def _parts(received: ReceivedRequest) -> object:
@@ -664,14 +692,10 @@ def _parts(received: ReceivedRequest) -> object:
     return received.path, value, collections, received.file
 
 
-def _nothing_there() -> RejectedError:
-    return RejectedError(404, "not_found", "there is nothing at this address")
-
-
 def _text(value: Mapping[str, Any], name: str) -> str:
     text = value.get(name)
     if not isinstance(text, str) or not text.strip():
-        raise RejectedError(400, "invalid_request", f"{name} is missing")
+        raise invalid(f"{name} is missing")
     return text
 
 
@@ -694,26 +718,6 @@ def _raising(error: Exception) -> Callable[[], HTTPResponse]:
         raise type(error)(*error.args)
 
     return happen
-
-
-def _read_form(received: ReceivedRequest) -> tuple[dict[str, Any], tuple[str, bytes] | None]:
-    """Read a multipart form (RFC 7578): its fields, a repeated one as a list, and its file."""
-    head = f"Content-Type: {received.headers['content-type']}\r\n\r\n".encode()
-    fields: dict[str, Any] = {}
-    file = None
-    for part in BytesParser(policy=HTTP).parsebytes(head + received.body).iter_parts():
-        name = str(part.get_param("name", header="content-disposition"))
-        content = part.get_payload(decode=True)
-        content = content if isinstance(content, bytes) else b""
-        if name == "file":
-            file = str(part.get_filename()), content
-        elif name == "value":
-            fields[name] = json.loads(content)
-        elif name == "collections":  # plain form fields, one for each
-            fields.setdefault(name, []).append(content.decode())
-        else:
-            fields[name] = content.decode()
-    return fields, file
 
 
 class _MemoryTransport:
