@@ -37,20 +37,6 @@ _config = click.option(
 )
 
 
-class _Day(click.ParamType):
-    name = "day"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> date:
-        try:
-            return date.fromisoformat(value)
-        except ValueError:
-            self.fail(
-                f"{value!r} is no day that can be read: write year, month and day as in 2027-11-30",
-                param,
-                ctx,
-            )
-
-
 def _on_folder(command: Callable[..., None]) -> Callable[..., None]:
     """Call a command with the settings of the folder that it, or `kbot serve` itself, was given.
 
@@ -254,8 +240,8 @@ def keys() -> None:
 )
 @click.option(
     "--expires",
-    type=_Day(),
     metavar="YYYY-MM-DD",
+    callback=lambda _context, option, given: None if given is None else _day(option, given),
     help="First day, in UTC, on which it is no longer taken.",
 )
 @_on_folder
@@ -409,6 +395,14 @@ def _is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def _day(option: click.Parameter, given: str) -> date:
+    try:
+        return date.fromisoformat(given)
+    except ValueError:
+        said = f"{given!r} is no day that can be read: write year, month and day as in 2027-11-30"
+        raise click.BadParameter(said, param=option) from None
 
 
 def _the_only(option: click.Parameter, given: tuple[Path, ...]) -> Path | None:
