@@ -62,7 +62,8 @@ class Place:
         self._is_origin = is_origin and isinstance(getattr(given, "name", None), str)
         several = isinstance(given, Iterable | AsyncIterable) and not hasattr(given, "identity")
         if not self._is_origin and (not several or isinstance(given, str | bytes | dict)):
-            raise ConfigurationError.expected("origin", "an origin, or several items", given)
+            wanted = "an origin, or several items, as in a list"
+            raise ConfigurationError.expected("items", wanted, given)
         self._given = given
         own = given.name if self._is_origin else None
         self.name: str = name or own or anonymous(collections)

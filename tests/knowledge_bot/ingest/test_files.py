@@ -20,7 +20,7 @@ SETTLED = 0.4
 @pytest.fixture(autouse=True)
 def _short_tick(monkeypatch):
     """A file is trusted by its times sooner than it should be on slow file systems."""
-    monkeypatch.setattr("knowledge_bot.ingest._plan._SETTLED", SETTLED)
+    monkeypatch.setattr("knowledge_bot.ingest._jobs._SETTLED", SETTLED)
 
 
 def settled(path, content: str):

@@ -117,7 +117,7 @@ def test_a_moved_text_keeps_the_name_that_the_service_knows(send, ledger, servic
 
 
 def test_too_many_that_wait_are_new(send, ledger, service, monkeypatch):
-    monkeypatch.setattr("knowledge_bot.ingest._plan._MOST_WAITING", 2)
+    monkeypatch.setattr("knowledge_bot.ingest._jobs._MOST_WAITING", 2)
     texts = [Text(name=f"t{n}", content=f"About {n}.") for n in range(10)]
     send(texts, ledger=ledger, origin="handbook")
     renamed = [Text(name=f"n{n}", content=f"About {n}.") for n in range(4)]

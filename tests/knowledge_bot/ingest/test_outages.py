@@ -107,7 +107,7 @@ def session(send, ledger, monkeypatch) -> Session:
 
 
 def write(session: Session) -> int:
-    return session.do("written", lambda connection: connection.run("DELETE FROM kbot_rates"))
+    return session.do("written", lambda connection: connection.run("DELETE FROM kbot_notes"))
 
 
 @contextlib.contextmanager
@@ -142,7 +142,7 @@ def attempts_that_fail(session: Session) -> int:
     def work(connection) -> None:
         nonlocal tried
         tried += 1
-        connection.run("DELETE FROM kbot_rates")
+        connection.run("DELETE FROM kbot_notes")
 
     with pytest.raises(LedgerError):
         session.do("written", work)

@@ -100,30 +100,6 @@ def test_what_goes_well_in_between_begins_the_count_anew(send, service):
     assert (report.unknown, report.created, report.stopped) == (20, 10, None)
 
 
-@pytest.mark.usefixtures("hurried")
-@pytest.mark.parametrize("status", [500, 503])
-def test_a_proxy_that_lets_no_ping_pass_is_tried_with_an_item(
-    send, service, scripted, ledger, status
-):
-    service.judge = lambda name, times: reset if name == "t2" else None
-    url = scripted(reply_to=service.reply, on_ping=error(status)).url
-    report = send(texts(5), url, ledger=ledger, concurrency=1)
-    assert (report.created, report.unknown, report.stopped) == (4, 1, None)
-
-
-@pytest.mark.usefixtures("hurried")
-@pytest.mark.parametrize(
-    ("reply", "most"), [(reset, 0), (error(500), 1), (error(503), 1)], ids=["reset", "500", "503"]
-)
-def test_an_address_where_nothing_works_leaves_at_most_one_item_unknown(
-    send, scripted, ledger, reply, most
-):
-    url = scripted(reply_to=lambda received: reply, on_ping=reply).url
-    report = send(texts(30), url, ledger=ledger)
-    assert report.stopped is Stop.UNAVAILABLE
-    assert report.unknown == most == len(list(ledger.unknown()))
-
-
 def test_a_steady_third_of_refusals_does_not_slow_a_run_to_a_crawl(send, service, ledger):
     dice, enough = random.Random(7), threading.Event()
 
@@ -212,6 +188,5 @@ def test_an_unreachable_service_leaves_the_items_untouched(ledger):
     with Client(KEY, "http://127.0.0.1:9") as client:
         report = ingest(client, texts(500), collections="col_1", ledger=ledger, concurrency=4)
     assert report.stopped is Stop.UNAVAILABLE
-    assert report.undelivered == 1  # which was tried at last, as pings may not pass
-    assert report.unknown == 0
+    assert report.undelivered + report.unknown == 0
     assert "no connection" in report.stop_reason
