@@ -60,7 +60,7 @@ async def _outcomes(fault: Fault, client: str, place: Place) -> dict[str, Outcom
         async with turns:
             before = arrived()
             try:
-                await _made(call, opened.with_options(timeout=fault.timeout))
+                await result_of(call, opened.with_options(timeout=fault.timeout))
             except KnowledgeBotError as error:
                 # A server that is slow to read catches up with a client that has given up.
                 await until_awaited(lambda: arrived() - before >= awaited[name].arrived, 10)
@@ -69,14 +69,14 @@ async def _outcomes(fault: Fault, client: str, place: Place) -> dict[str, Outcom
 
     awaited = expected(fault)
     async with contextlib.AsyncExitStack() as closing:
-        opened = await closing.enter_async_context(_opened(client, place.url))
+        opened = await closing.enter_async_context(opened_as(client, place.url))
         if fault.occupied:
             await closing.enter_async_context(_occupied(opened, place))
         outcomes = await asyncio.gather(*(outcome(name, *calls[name]) for name in calls))
     return dict(zip(calls, outcomes, strict=True))
 
 
-async def _made(call: Callable[[Any], Any], client: Any) -> Any:
+async def result_of(call: Callable[[Any], Any], client: Any) -> Any:
     """The result of a call through either kind of client."""
     if isinstance(client, AsyncClient):
         return await call(client)
@@ -84,7 +84,7 @@ async def _made(call: Callable[[Any], Any], client: Any) -> Any:
 
 
 @contextlib.asynccontextmanager
-async def _opened(name: str, url: str) -> AsyncIterator[Any]:
+async def opened_as(name: str, url: str) -> AsyncIterator[Any]:
     ours, theirs = CLIENTS[name]
     async with contextlib.AsyncExitStack() as closing:
 
@@ -105,7 +105,7 @@ async def _occupied(client: Any, place: Place) -> AsyncIterator[None]:
 
     async def wait() -> None:
         with contextlib.suppress(KnowledgeBotError):
-            await _made(create, waiting)
+            await result_of(create, waiting)
 
     async with asyncio.TaskGroup() as calls:
         for _ in range(POOL):
