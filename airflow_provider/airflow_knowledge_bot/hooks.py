@@ -131,7 +131,6 @@ class KnowledgeBotHook(BaseHook):
     extensions = _PlainEndpoint(lambda: _table().extensions)
     list_sources = _PlainEndpoint(lambda: _table().list_sources)
     get_source = _PlainEndpoint(lambda: _table().get_source)
-    replace_source = _PlainEndpoint(lambda: _table().replace_source)
     delete_source = _PlainEndpoint(lambda: _table().delete_source)
     search = _PlainEndpoint(lambda: _table().search)
     get_passage = _PlainEndpoint(lambda: _table().get_passage)

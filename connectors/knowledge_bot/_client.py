@@ -298,8 +298,6 @@ class _BaseClient(Endpoints, SyncEndpoints, Generic[AnyTransport, AnyHTTPClient]
         headers = self._connections.headers()
         if request.idempotency_key is not None:
             headers.append(("Idempotency-Key", request.idempotency_key))
-        if request.if_match is not None:
-            headers.append(("If-Match", f'"{request.if_match}"'))
         if body is not None:
             headers.append(("Content-Type", body.content_type))
             if body.length is not None:

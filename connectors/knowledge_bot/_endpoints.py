@@ -87,7 +87,6 @@ class Request(Generic[T]):
         body: the JSON body, or None.
         upload: the multipart body instead, for the endpoints that take a file.
         needs: an extension that the service has to announce, and the parameters of it.
-        if_match: the revision that is replaced or deleted, and no other.
         done_if: codes of a 404 that say that nothing is left to do.
         idempotency_key: the key that goes along: the caller's, or one that is made for the call.
         in_doubt: an earlier attempt may have been acted on.
@@ -100,7 +99,6 @@ class Request(Generic[T]):
     body: bytes | None = None
     upload: Upload | None = None
     needs: tuple[str, ...] = ()
-    if_match: str | None = None
     done_if: tuple[str, ...] = ()
     idempotency_key: str | None = None
     in_doubt: bool = False
@@ -492,100 +490,21 @@ class Endpoints:
 
     @endpoint
     @staticmethod
-    def replace_source(
-        source_id: str,
-        *,
-        name: str,
-        collections: Collections | None = None,
-        content: str | None = None,
-        url: str | None = None,
-        headers: Headers | None = None,
-        file: UploadFile | None = None,
-        filename: str | None = None,
-        content_type: str | None = None,
-        on_progress: OnProgress | None = None,
-        revision: str | None = None,
-    ) -> "Request[SourceDetails]":
-        """Replace a source in place, or rename it, where the service announces `sources`.
-
-        Its id stays, and questions are answered from the old text until the new one is ready.
-        Sent twice it has no second effect, so an unknown outcome is sent again.
-
-        Args:
-            source_id: the source's id, `src_…`.
-            name: its name from now on.
-            collections: its collections from now on; needed with a new text.
-            content: the new text. With neither this nor `url` nor `file`, only the name changes.
-            url: the page to read instead.
-            headers: as for `create_webpage_source`, with `url`.
-            file: the file to read instead, as for `upload_source`.
-            filename: as for `upload_source`, with `file`.
-            content_type: as `filename`.
-            on_progress: as `filename`.
-            revision: replace only this revision; None: whichever it is.
-
-        Raises:
-            UnsupportedError: the service does not announce `sources`, not that this key may manage
-                them, or not that they can be renamed.
-            NotFoundError: there is no such source.
-            PreconditionFailedError: it has another revision, which the service kept. `UNKNOWN`: an
-                earlier attempt of this call may have made that.
-        """
-        path = _source_path(source_id)
-        needs: tuple[str, ...] = ("sources", "manage")
-        given = [one for one in (content, url, file) if one is not None]
-        if len(given) > 1:
-            raise ConfigurationError.of("content", "give one of content, url and file")
-        if not given:
-            if collections is not None:
-                raise ConfigurationError.of(
-                    "collections",
-                    "they change with a new content, url or file; without one, only the name does",
-                )
-            renamed = json_body("PATCH", path, {"name": non_empty_text("name", name)})
-            needs += ("rename",)
-            return Request("PATCH", path, read_details, renamed, None, needs, revision_of(revision))
-        if collections is None:
-            raise ConfigurationError.of("collections", "name at least one collection")
-        upload: Upload | None = None
-        body: bytes | None = None
-        if file is not None:
-            path += "/upload"
-            upload = Upload.prepare(
-                source_fields(name, collections),
-                file,
-                filename=filename,
-                content_type=content_type,
-                on_progress=on_progress,
-            )
-        elif url is not None:
-            path += "/webpage"
-            body = json_body("PUT", path, page_fields(name, collections, url, headers))
-        else:
-            path += "/write"
-            body = json_body("PUT", path, text_fields(name, collections, content))
-        return Request("PUT", path, read_details, body, upload, needs, revision_of(revision))
-
-    @endpoint
-    @staticmethod
-    def delete_source(source_id: str, *, revision: str | None = None) -> Request[None]:
+    def delete_source(source_id: str) -> Request[None]:
         """Delete a source, where the service announces `sources`; one that is not there is fine.
 
         Args:
             source_id: the source's id, `src_…`.
-            revision: delete only this revision; None: whichever it is.
 
         Raises:
             UnsupportedError: the service does not announce `sources`, or not that this key may
                 manage them.
-            PreconditionFailedError: it has another revision, which the service kept.
         """
         return Request(
             "DELETE",
             _source_path(source_id),
             read_nothing,
             needs=("sources", "manage"),
-            if_match=revision_of(revision),
             done_if=(UNKNOWN_SOURCE,),
         )
 
@@ -876,13 +795,6 @@ def non_empty_text(argument: str, value: object) -> str:
             raise ConfigurationError.of(
                 argument, "holds half of an emoji, which is no text"
             ) from None
-    return value
-
-
-def revision_of(value: object) -> str | None:
-    """Return a revision, checked for what a header can carry."""
-    if value is not None and not (isinstance(value, str) and re.fullmatch(r"[!#-~]+", value)):
-        raise ConfigurationError.of("revision", f"{str(value)[:80]!r} is not a source's revision")
     return value
 
 

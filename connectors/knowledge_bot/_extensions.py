@@ -118,8 +118,7 @@ def check_announced(needs: tuple[str, ...], what: object, extensions: Extensions
 
 
 _LACKING = {
-    "manage": "this API key may not replace and delete sources; use one with the role manage",
-    "rename": "the service cannot rename a source; give its content, url or file to replace it",
+    "manage": "this API key may not delete sources; use one with the role manage",
 }
 
 

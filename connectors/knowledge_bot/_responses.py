@@ -68,7 +68,7 @@ _ADVICE_BY_CODE = {
 }
 
 _CODES = frozenset(
-    {*_ADVICE_BY_CODE, UNKNOWN_SOURCE, UNKNOWN_ORIGIN, "revision_changed"}
+    {*_ADVICE_BY_CODE, UNKNOWN_SOURCE, UNKNOWN_ORIGIN}
     | {"entry_moved_on", "digest_mismatch", "origin_exists"}
 )
 

@@ -286,12 +286,7 @@ class ConflictError(APIError):
 
 
 class PreconditionFailedError(APIError):
-    """412: the source or entry is another one by now, or an idempotency key has expired.
-
-    `REFUSED`; but `UNKNOWN` where an earlier attempt of the same call may have made the revision.
-    """
-
-    advice = "Look at the source as it is now before replacing it"
+    """412: the entry has another content by now, or an idempotency key has expired."""
 
 
 class RateLimitError(APIError):

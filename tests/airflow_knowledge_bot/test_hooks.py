@@ -166,7 +166,7 @@ def extended(connected):
         yield service
 
 
-def test_the_endpoints_of_extensions_return_plain_values_too(extended, tmp_path):
+def test_the_endpoints_of_extensions_return_plain_values_too(extended):
     hook = KnowledgeBotHook()
     assert hook.extensions()["sources"]["manage"] is True
     made = hook.create_text_source("Ferry", "The ferry leaves at ten.")
@@ -176,11 +176,6 @@ def test_the_endpoints_of_extensions_return_plain_values_too(extended, tmp_path)
     (passage,) = hook.search("When does the ferry leave?", collections=["col_house"])
     assert (passage["source_id"], passage["text"]) == (made["id"], "The ferry leaves at ten.")
     assert hook.get_passage(passage["id"])["text"] == passage["text"]
-    (tmp_path / "ferry.txt").write_text("The ferry leaves at noon.")
-    file = str(tmp_path / "ferry.txt")
-    hook.replace_source(made["id"], name="Ferry", collections=["col_house"], file=file)
-    assert b"noon" in extended.ready_content(made["id"])
-    assert hook.replace_source(made["id"], name="Boat")["name"] == "Boat"
     for _ in range(2):
         hook.delete_source(made["id"])
     assert hook.list_sources() == []

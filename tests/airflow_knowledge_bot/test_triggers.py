@@ -163,13 +163,11 @@ def told(**options):
     return queue, asyncio.create_task(run())
 
 
-async def sent(client, name, *, replaces=None, into="col_house"):
-    """Send a text, and wait until it is ready."""
+async def sent(client, name, *, key=None, into="col_house"):
+    """Send a text, in the place of the one with this key, and wait until it is ready."""
     what = {"name": name, "collections": into, "content": f"On {name}."}
-    if replaces is None:
-        source = await asyncio.to_thread(client.create_text_source, **what)
-    else:
-        source = await asyncio.to_thread(client.replace_source, replaces, **what)
+    identity = {"origin": "tests", "key": key or name, "digest": name}
+    source = (await asyncio.to_thread(client.put_text_source, **identity, **what)).source
 
     def is_ready():
         return client.get_source(source.id).ready_revision == source.revision
@@ -194,7 +192,7 @@ async def test_each_change_of_what_a_bot_can_answer_from_is_told_once(new):
     }
     await sent(new, "elsewhere", into="col_other")
     await nothing(events)
-    await sent(new, "new hours", replaces=hours)
+    await sent(new, "new hours", key="hours")
     assert (await asyncio.wait_for(events.get(), 20))["ready"] == 1
     await asyncio.to_thread(new.delete_source, hours)
     assert (await asyncio.wait_for(events.get(), 20))["ready"] == 0

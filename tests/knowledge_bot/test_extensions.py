@@ -23,7 +23,6 @@ from knowledge_bot import (
     HTTPResponse,
     NotFoundError,
     PermissionDeniedError,
-    PreconditionFailedError,
     RequestTimeoutError,
     ServerError,
     SourceDetails,
@@ -35,7 +34,7 @@ from knowledge_bot.testing import MemoryService, no_waiting
 from refusals import refused
 from served import served
 
-ALL = "idempotency=1;lifetime=604800, sources=1;manage;rename"
+ALL = "idempotency=1;lifetime=604800, sources=1;manage"
 DETAILS = {
     **SOURCE,
     "status": "processing",
@@ -83,7 +82,7 @@ def _no_waiting():
 @pytest.mark.parametrize(
     ("header", "found"),
     [
-        (ALL, {"idempotency": {"lifetime": 604800}, "sources": {"manage": True, "rename": True}}),
+        (ALL, {"idempotency": {"lifetime": 604800}, "sources": {"manage": True}}),
         ("", {}),
         ("sources=2", {}),
         ("sources", {}),  # ?1, which is not the number 1
@@ -400,17 +399,9 @@ def test_an_interruption_leaves_uncertain_what_was_posted_alone_and_names_its_ke
 
 # Sources ------------------------------------------------------------------------------------------
 
-REPLACING = {
-    "text": (lambda c, **o: c.replace_source("src_1", content="new", **o), "write"),
-    "page": (lambda c, **o: c.replace_source("src_1", url="https://h.example", **o), "webpage"),
-    "file": (lambda c, **o: c.replace_source("src_1", file=b"new", filename="a.md", **o), "upload"),
-}
-WHERE = {"name": "n", "collections": "col_1"}
 MANAGED = {
     "list": lambda c: c.list_sources(),
     "get": lambda c: c.get_source("src_1"),
-    "replace": lambda c: c.replace_source("src_1", content="c", **WHERE),
-    "rename": lambda c: c.replace_source("src_1", name="n"),
     "delete": lambda c: c.delete_source("src_1"),
 }
 SEARCHING = {
@@ -423,9 +414,7 @@ SEARCHING = {
     ("use", "header"),
     [
         *((use, "") for use in MANAGED),
-        *((use, "sources=1;rename") for use in ("replace", "rename", "delete")),
-        ("replace", "sources=1;manage=?0"),
-        ("rename", "sources=1;manage"),
+        *(("delete", header) for header in ("sources=1", "sources=1;manage=?0")),
         *((use, "idempotency=1;lifetime=600, sources=1;manage") for use in SEARCHING),
         ("text", "sources=1;manage"),
     ],
@@ -481,45 +470,6 @@ def test_a_filter_that_cannot_be_sent_is_refused_before_the_first_page(client, w
         client.list_sources(**wrong)
 
 
-@pytest.mark.parametrize("kind", REPLACING)
-def test_a_source_is_replaced_in_place(call, kind):
-    use, path = REPLACING[kind]
-    service = announcing(ALL, (200, DETAILS))
-    assert call(lambda c: use(c, revision="r1", **WHERE), service).revision == "r2"
-    (request,) = service.requests
-    assert (request.method, request.path) == ("PUT", f"/sources/src_1/{path}")
-    assert request.headers["if-match"] == '"r1"'
-    assert "idempotency-key" not in request.headers
-
-
-def test_it_is_renamed_where_nothing_else_is_given(call):
-    service = announcing(ALL, (200, DETAILS))
-    call(MANAGED["rename"], service)
-    (request,) = service.requests
-    assert (request.method, request.path, request.value) == (
-        "PATCH",
-        "/sources/src_1",
-        {"name": "n"},
-    )
-    assert "if-match" not in request.headers
-
-
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
-        ({"content": "c", "url": "https://h.example", **WHERE}, "content"),
-        ({"content": "c", "name": "n"}, "collections"),
-        (WHERE, "collections"),
-        ({"name": ""}, "name"),
-        ({"name": "n", "revision": 'a"b'}, "revision"),
-    ],
-)
-def test_what_cannot_be_meant_is_refused_before(call, keyed, arguments, named):
-    with refused(named):
-        call(lambda c: c.replace_source("src_1", **arguments), keyed)
-    assert (keyed.requests, keyed.pings) == ([], [])
-
-
 def test_deleting_what_is_not_there_is_done(call, keyed):
     assert call(MANAGED["delete"], keyed) is None
     assert len(keyed.requests) == 1
@@ -541,33 +491,18 @@ def test_deleting_is_not_done_by_what_somebody_else_says(call, status, error, se
     assert len(service.requests) == sent
 
 
-@pytest.mark.parametrize("use", ["replace", "rename", "delete"])
 @pytest.mark.parametrize("fault", ["lose_next_answer", "fail_next"])
-def test_what_has_no_second_effect_is_sent_again(call, use, fault):
+def test_deleting_has_no_second_effect_and_is_sent_again(call, fault):
     service = announcing(ALL)
     getattr(service, fault)(times=2)
-    service.answer_next(200, json.dumps(DETAILS).encode())
-    call(MANAGED[use], service)
+    service.answer_next(204)
+    call(MANAGED["delete"], service)
     assert len(service.requests) == 3
 
 
-@pytest.mark.parametrize(
-    ("is_lost", "delivery"), [(False, Delivery.REFUSED), (True, Delivery.UNKNOWN)]
-)
-def test_another_revision_is_told_and_after_a_lost_answer_it_may_be_ours(call, is_lost, delivery):
-    service = announcing(ALL)
-    if is_lost:
-        service.lose_next_answer()
-    service.fail_next(412, code="revision_changed")
-    with pytest.raises(PreconditionFailedError) as caught:
-        call(lambda c: c.replace_source("src_1", content="c", revision="r1", **WHERE), service)
-    assert (caught.value.delivery, caught.value.code) == (delivery, "revision_changed")
-
-
-@pytest.mark.parametrize("use", ["replace", "rename", "delete"])
-def test_nothing_is_changed_without_an_api_key(call, keyed, use):
+def test_nothing_is_deleted_without_an_api_key(call, keyed):
     with refused("api_key"):
-        call(MANAGED[use], keyed, api_key=None)
+        call(MANAGED["delete"], keyed, api_key=None)
     assert (keyed.requests, keyed.pings) == ([], [])
 
 

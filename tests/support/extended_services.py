@@ -200,7 +200,7 @@ for _requirement, _fault, _announcement in (
     (
         "idempotency/lifetime",
         "It does not say how long a key lives",
-        "idempotency=1, sources=1;manage;rename",
+        "idempotency=1, sources=1;manage",
     ),
 ):
     mutant(_requirement, _fault, ExtendedService, "announcement")(
@@ -236,27 +236,19 @@ def without_the_oldest(self, received, value):
     return {**value, "data": [one for one in value["data"] if one["id"] != oldest]}
 
 
-# The method, or all; the status of the source, or all; and the fields that are answered instead.
-for _requirement, _fault, _method, _status, _fields in (
-    ("sources/ready", "It does not say since when a source is ready", "", "ready", "ready_at"),
+for _requirement, _fault, _status, _field in (
+    ("sources/ready", "It does not say since when a source is ready", "ready", "ready_at"),
     (
-        "sources/failed",
+        "sync/failed",
         "It gives up the old text where the new one fails",
-        "",
         "failed",
         "ready_revision",
     ),
-    ("sources/replace", "It gives a source that is replaced another id", "PUT", "", "id"),
-    ("sources/rename", "It gives a source that is renamed another id", "PATCH", "", "id"),
 ):
     mutant(_requirement, _fault, ExtendedService, "answered")(
         changing(
-            lambda self, received, value, method=_method, status=_status, name=_fields: (
-                {**value, name: "src_x" if name == "id" else None}
-                if method in ("", received.method)
-                and status in ("", value.get("status"))
-                and name in value
-                else None
+            lambda self, received, value, status=_status, name=_field: (
+                {**value, name: None} if value.get("status") == status else None
             )
         )
     )
@@ -266,15 +258,6 @@ for _requirement, _fault, _change in (
         "It says as a text when a source was created",
         lambda self, received, value: (
             {**value, "created_at": "today"} if "created_at" in value else None
-        ),
-    ),
-    (
-        "sources/replace",
-        "It says of a revision that is pending that it is answered from",
-        lambda self, received, value: (
-            {**value, "ready_revision": value["revision"]}
-            if received.method == "PUT" and value.get("status") == "pending"
-            else None
         ),
     ),
     (
@@ -303,7 +286,7 @@ def _(self, value):
 
 
 @mutant(
-    "sources/answers",
+    "sync/answers",
     "It answers from no text of a source that is being replaced",
     ExtendedService,
     "ready_content",
@@ -313,7 +296,7 @@ def _(self, source_id):
     return None if source["status"] == "pending" else ExtendedService.ready_content(self, source_id)
 
 
-@mutant("sources/answers", "It answers from what was deleted", ExtendedService, "say")
+@mutant("sync/answers", "It answers from what was deleted", ExtendedService, "say")
 def _(self, question):
     texts = vars(self).setdefault("texts", [])
     texts += [self.ready_content(one["id"]) or "" for one in self.sources]
@@ -324,17 +307,6 @@ def _(self, question):
 # What becomes of sources --------------------------------------------------------------------------
 
 
-@mutant("sources/if-match", "It ignores If-Match", Sources, "check")
-def _(self, source, if_match):
-    pass
-
-
-@mutant("sources/lost-answer", "It refuses a replacement whose answer was lost", Sources, "replace")
-def _(self, source_id, *what):
-    self.check(self.get(source_id), what[-1])
-    return Sources.replace(self, source_id, *what)
-
-
 @mutant("sources/filters", "It ignores the filters of a list", Sources, "listed")
 def _(self, query):
     kept = {name: of for name, of in query.items() if name in ("limit", "before", "name")}
@@ -342,9 +314,9 @@ def _(self, query):
 
 
 @mutant("sources/delete", "It lists what was deleted", Sources, "delete")
-def _(self, source_id, if_match):
+def _(self, source_id):
     gone = dict(self.get(source_id))
-    Sources.delete(self, source_id, if_match)
+    Sources.delete(self, source_id)
 
     def listed(query):
         page = Sources.listed(self, query)

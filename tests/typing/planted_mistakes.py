@@ -29,6 +29,7 @@ from knowledge_bot import (
     Message,
     Source,
     SourceDetails,
+    SyncEntry,
 )
 from knowledge_bot.checks import CheckReport, Question, check
 from knowledge_bot.ingest import (
@@ -62,10 +63,10 @@ def right(client: Client, collection: Collection, headers: Mapping[str, str]) ->
     assert_type(client.with_options(timeout=3).chat("bot_1").ask("?").created_at, datetime | None)
     assert_type(client.create_text_source(name="n", collections="col_1", content="c"), Source)
     assert_type(client.list_sources(status=["ready", "failed"]), Iterator[SourceDetails])
-    assert_type(client.replace_source("src_1", name="n", revision="r1"), SourceDetails)
+    assert_type(client.list_entries("origin", bucket=1), list[SyncEntry])
     assert_type("sources" in client.extensions(), bool)
     assert_type(client.get_source("src_1").warnings, tuple[str, ...])
-    client.delete_source("src_1", revision=None)
+    client.delete_source("src_1")
     client.send_message(bot_id="bot_1", content="?", idempotency_key="k")
     alive: bool = client.ping()
     print(alive)

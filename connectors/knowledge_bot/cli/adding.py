@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
@@ -28,26 +28,18 @@ if TYPE_CHECKING:
     from knowledge_bot import Client, Source
 
 
-_replace_option = click.option(
-    "--replace",
-    metavar="SOURCE_ID",
-    help="Replace this source in place, where the service announces `sources`. Its name and its "
-    "collections stay, unless others are given.",
-)
-
-
 def _adding(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that a `_Destination` takes, and `--json`."""
+    """Add `--collection` and `--json`."""
     made: Callable[..., None] = click.pass_obj(command)
-    return adding_to(_replace_option(as_json_option(made)))
+    return adding_to(as_json_option(made))
 
 
 @click.group(cls=Suggesting)
 def add() -> None:
     """Add a page, a text or files to the service.
 
-    Each call creates a new source, even of what was added before, unless --replace names one; use
-    `kbot ingest` for content that is added again and again.
+    Each call creates a new source, even of what was added before; use `kbot ingest` for content
+    that is added again and again.
     """
 
 
@@ -69,8 +61,8 @@ def page(
     name: str | None,
     headers: tuple[str, ...],
     *,
+    collections: tuple[str, ...],
     as_json: bool,
-    **where: Any,
 ) -> None:
     """Add the web page at URL; the service fetches it.
 
@@ -80,9 +72,11 @@ def page(
     """  # noqa: D301 - \b is for click
     listed = _headers(headers)
     with service.client(needs_key=True) as client:
-        add_to = _Destination(service, client, **where)
+        into = collections_to_add_to(service, client, collections)
         with posting():
-            source = add_to("create_webpage_source", name, url, url=url, headers=listed)
+            source = client.create_webpage_source(
+                name=name or url, collections=into, url=url, headers=listed
+            )
     _write_source(source, as_json=as_json)
 
 
@@ -97,8 +91,8 @@ def text(
     content: str | None,
     name: str | None,
     *,
+    collections: tuple[str, ...],
     as_json: bool,
-    **where: Any,
 ) -> None:
     """Add a text: UTF-8 from FILE, from stdin (`-`), or as --content.
 
@@ -108,16 +102,17 @@ def text(
     """  # noqa: D301 - \b is for click
     if (source is None) == (content is None):
         raise click.UsageError("name a FILE (or `-`), or pass --content, one of the two")
-    if not name and source in (None, "-") and not where["replace"]:
+    if not name and source in (None, "-"):
         raise click.UsageError("a text without a file needs a --name")
     if source not in (None, "-") and not Path(source).exists():
         raise click.UsageError(f"there is no file {source}; pass a text itself as --content")
     body = content if source is None else read_text(source)
     with service.client(needs_key=True) as client:
-        add_to = _Destination(service, client, **where)
+        into = collections_to_add_to(service, client, collections)
         with posting():
-            title = Path(source or "").name
-            created = add_to("create_text_source", name, title, content=body or "")
+            created = client.create_text_source(
+                name=name or Path(source or "").name, collections=into, content=body or ""
+            )
     _write_source(created, as_json=as_json)
 
 
@@ -144,8 +139,8 @@ def file(
     paths: tuple[str, ...],
     name: str | None,
     *,
+    collections: tuple[str, ...],
     as_json: bool,
-    **where: Any,
 ) -> None:
     """Upload files, one source each; `-` uploads stdin.
 
@@ -155,16 +150,16 @@ def file(
     kbot add file handbook.pdf --collection col_handbook
     tar cz notes | kbot add file - --name notes.tar.gz
     """  # noqa: D301 - \b is for click
-    if (name or where["replace"]) and len(paths) > 1:
-        raise click.UsageError("--name and --replace are for a single file")
+    if name and len(paths) > 1:
+        raise click.UsageError("--name is for a single file")
     if "-" in paths and not name:
         raise click.UsageError("`-` has no name of its own: pass --name, and no other file")
     ends: list[Exit] = []
     with service.client(needs_key=True) as client:
-        add_to = _Destination(service, client, **where)
+        into = collections_to_add_to(service, client, collections)
         for number, path in enumerate(paths, 1):
             try:
-                _write_source(_upload(add_to, path, name), as_json=as_json)
+                _write_source(_upload(client, path, name, into), as_json=as_json)
             except AnswerLost as error:
                 if number == len(paths):
                     raise
@@ -184,36 +179,15 @@ def file(
         raise Failed("Not every file was added; see above.", max(ends))
 
 
-class _Destination:
-    """Where sources are added: to collections, or in the place of a source."""
-
-    def __init__(
-        self,
-        service: ServiceOptions,
-        client: "Client",
-        collections: tuple[str, ...],
-        replace: str | None,
-    ) -> None:
-        self._client, self._old = client, None if replace is None else client.get_source(replace)
-        if self._old is not None and not collections:
-            self._collections = tuple(one.id for one in self._old.collections)
-        else:
-            self._collections = collections_to_add_to(service, client, collections)
-
-    def __call__(self, method: str, name: str | None, title: str, **content: Any) -> "Source":
-        """Create a source, or replace the one that is named."""
-        old, fields = self._old, {"collections": self._collections, **content}
-        if old is not None:
-            return self._client.replace_source(old.id, name=name or old.name, **fields)
-        source: Source = getattr(self._client, method)(name=name or title, **fields)
-        return source
-
-
-def _upload(add_to: _Destination, path: str, name: str | None) -> "Source":
+def _upload(
+    client: "Client", path: str, name: str | None, collections: tuple[str, ...]
+) -> "Source":
     content: str | BinaryIO = sys.stdin.buffer if path == "-" else path
     title = name or Path(path).name
     with posting(), upload_progress(title) as on_progress:
-        return add_to("upload_source", name, title, file=content, on_progress=on_progress)
+        return client.upload_source(
+            name=title, collections=collections, file=content, on_progress=on_progress
+        )
 
 
 def _headers(given: tuple[str, ...]) -> dict[str, str]:

@@ -443,8 +443,6 @@ class MemoryService:
         if received.path == "/ping" and self.announcement:
             headers |= {HEADER: self.announcement, "cache-control": "no-store", "vary": "X-API-KEY"}
         fields = answer if isinstance(answer, dict) else {}
-        if "revision" in fields:
-            headers["etag"] = f'"{fields["revision"]}"'
         if self.wrapped and isinstance(answer, dict):
             answer = {"value": answer}
         return HTTPResponse(200, headers, json.dumps(answer).encode()), fields.get("id", "")
@@ -452,7 +450,7 @@ class MemoryService:
     def _act(  # noqa: C901, PLR0911, PLR0912 - a table of routes
         self, received: ReceivedRequest
     ) -> object:
-        sources, if_match = self._sources, received.headers.get("if-match")
+        sources = self._sources
         manages, searches = ("sources" in self.extensions, "passages" in self.extensions)
         match received.method, *unquote(received.path).split("/")[1:]:
             case "GET", "ping":
@@ -478,14 +476,8 @@ class MemoryService:
                 return sources.listed(query)
             case "GET", "sources", source_id if manages:
                 return sources.shown(sources.get(source_id))
-            case "PUT", "sources", source_id, kind if manages and kind in _KINDS:
-                changes, kind, content = self._read_source(received, kind)
-                return sources.replace(source_id, changes, kind, content, if_match)
-            case "PATCH", "sources", source_id if manages:
-                name = _text(_value_of(received), "name")
-                return sources.rename(source_id, name, if_match)
             case "DELETE", "sources", source_id if manages:
-                sources.delete(source_id, if_match)
+                sources.delete(source_id)
                 return None
             case method, "sync", *rest if "sync" in self.extensions:
                 return self._synced(method, "/".join(rest), received)

@@ -14,7 +14,7 @@ LIFETIME = 604_800  # seconds
 
 ANNOUNCED = {
     "idempotency": f"idempotency=1;lifetime={LIFETIME}",
-    "sources": "sources=1;manage;rename",
+    "sources": "sources=1;manage",
     "sync": "sync=1",
     "passages": "passages=1",
 }
@@ -74,7 +74,6 @@ class Sources:
     def __init__(self, sources: list[dict[str, Any]]) -> None:
         self._sources = sources
         self._contents: dict[str, tuple[str, Content]] = {}  # kinds and contents by revision
-        self._made: dict[str, tuple[str, object, dict[str, Any]]] = {}  # by id: what made it
         self._failing: dict[str, str] = {}  # reasons by name
         self._revisions = 0
         self.held = False
@@ -161,43 +160,9 @@ class Sources:
         source.update(changes)
         return self._revise(source, kind, content)
 
-    def replace(
-        self,
-        source_id: str,
-        changes: dict[str, Any],
-        kind: str,
-        content: Content,
-        if_match: str | None,
-    ) -> dict[str, Any]:
-        """Give a source another content, and return the answer."""
-        source = self.get(source_id)
-        request = changes, content
-        made = self._made.get(source["revision"])
-        if made is not None and made[:2] == (if_match, request):
-            return made[2]  # its first answer was lost (RFC 9110, section 13.1.1)
-        self.check(source, if_match)
-        answer = self.revise(source, changes, kind, content)
-        if if_match is not None:
-            self._made[answer["revision"]] = if_match, request, answer
-        return answer
-
-    def check(self, source: Mapping[str, Any], if_match: str | None) -> None:
-        """Refuse what is meant for another revision, or is not for the present API key."""
-        self.check_whole(source)
-        if if_match not in (None, "*", f'"{source["revision"]}"'):
-            raise RejectedError(412, "revision_changed", f"{source['id']} has another revision")
-
-    def rename(self, source_id: str, name: str, if_match: str | None) -> dict[str, Any]:
-        """Give a source another name, and return the answer."""
-        source = self.get(source_id)
-        self.check(source, if_match)
-        source["name"] = name
-        return dict(source)
-
-    def delete(self, source_id: str, if_match: str | None) -> None:
+    def delete(self, source_id: str) -> None:
         """Forget a source."""
-        source = self.get(source_id)
-        self.check(source, if_match)
+        self.check_whole(self.get(source_id))
         self.drop([source_id])
 
     def drop(self, ids: Iterable[str]) -> None:

@@ -183,17 +183,14 @@ def documents(sizes: Sizes) -> list[Figure]:
 def replacements(sizes: Sizes) -> list[Figure]:
     """What a question costs while all sources are replaced, beside what it costs at rest."""
     with LocalService() as service, client_of(service) as client:
-        ids = [
-            client.create_text_source(
-                name=f"Source {number}", collections="col_default", content=text_of(2)
-            ).id
-            for number in range(sizes.replaced)
-        ]
+        keys = [f"{number}" for number in range(sizes.replaced)]
+        for key in keys:
+            put_text(client, key, "first")
         service.wait_until_ready(600)
         idle, busy = [], []
         context = multiprocessing.get_context("spawn")
         # At rest before and after each half, so that both see the machine alike.
-        for half in (ids[::2], ids[1::2]):
+        for half in (keys[::2], keys[1::2]):
             given = ((service.api_key, service.base_url), half)
             replacing = context.Process(target=replace, args=given, daemon=True)
             idle += ask(client, "bot_default", sizes.replaced // 4)
@@ -212,16 +209,22 @@ def replacements(sizes: Sizes) -> list[Figure]:
     ]
 
 
-def replace(access: tuple[str, str], ids: list[str]) -> None:
+def put_text(client: Client, key: str, digest: str) -> None:
+    """Let a key's source have a new text."""
+    client.put_text_source(
+        origin="load",
+        key=key,
+        digest=digest,
+        name=f"Source {key}",
+        collections="col_default",
+        content=text_of(2),
+    )
+
+
+def replace(access: tuple[str, str], keys: list[str]) -> None:
     """Replace every source, a few at a time, in a process of a client."""
-
-    def put(source: str) -> None:
-        client.replace_source(
-            source, name="Replaced", collections="col_default", content=text_of(2)
-        )
-
     with Client(*access) as client, ThreadPoolExecutor(REPLACING) as pool:
-        list(pool.map(put, ids))
+        list(pool.map(lambda key: put_text(client, key, "second"), keys))
 
 
 @contextmanager

@@ -153,11 +153,6 @@ class Kit:
         kind = "Content-Type", form.content_type
         return self.send(method, path, None, kind, *headers, body=form.whole)
 
-    def put(self, path: str, content: str, *tags: str) -> Replied:
-        """Replace a source with a text."""
-        headers = [("If-Match", tag) for tag in tags]
-        return self.send("PUT", f"{path}/write", self.text(content, "replaced"), *headers)
-
     def ask(self, question: str, *headers: tuple[str, str]) -> Replied:
         """Ask the bot."""
         if self.bot is None:
@@ -184,22 +179,6 @@ class Kit:
         self.announced("sources", needs)
         path = f"/sources/{self.add(self.text(content)).done()['id']}"
         return self.until_ready(path), path
-
-    def replaced(self, source: Any, content: str, look: Callable[[], None] = lambda: None) -> Any:
-        """Replace a ready source, and return it when it is ready again."""
-
-        def seen(found: Any) -> None:
-            has(found, id=source["id"])
-            assert found["revision"] != source["revision"], "it has the old revision"
-            if found["status"] in _PENDING:  # so it is answered from the old one
-                has(found, ready_revision=source["revision"])
-            look()
-
-        path = f"/sources/{source['id']}"
-        answer = self.put(path, content)
-        seen(answer.done())
-        has(answer.headers, etag=f'"{answer.value["revision"]}"')
-        return self.until_ready(path, seen)
 
     def passages(self, query: str, **more: Any) -> Any:
         """Search, in the collection unless another place is named, and return what was found."""

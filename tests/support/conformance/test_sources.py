@@ -1,10 +1,8 @@
 """The requirements of `sources` (docs/extensions.md)."""
 
-import os
-
 import pytest
 
-from conformance.kit import STATES, TEXT, Kit, has
+from conformance.kit import STATES, Kit, has
 
 
 @pytest.fixture(autouse=True)
@@ -13,16 +11,14 @@ def _is_announced(kit: Kit) -> None:
 
 
 def test_fields(kit: Kit) -> None:
-    """Every answer with a source has its state, and an ETag of its revision."""
+    """Every answer with a source has its state."""
     source = kit.add().done()
-    answer = kit.send("GET", f"/sources/{source['id']}")
-    for found in (source, answer.done()):
+    for found in (source, kit.send("GET", f"/sources/{source['id']}").done()):
         has(found, revision=str, warnings=list)
         assert found["revision"], "revision is empty"
         assert found["status"] in STATES, f"status is {found['status']!r}"
         missing = {"ready_revision", "reason", "ready_at"} - found.keys()
         assert not missing, f"missing: {', '.join(sorted(missing))}"
-    has(answer.headers, etag=f'"{answer.value["revision"]}"')
 
 
 def test_ready(kit: Kit) -> None:
@@ -65,75 +61,7 @@ def test_unknown(kit: Kit) -> None:
     path = "/sources/src_of_nobody"
     kit.send("GET", path).refused(404, "unknown_source")
     kit.announced("sources", "manage")
-    kit.put(path, TEXT).refused(404, "unknown_source")
     kit.send("DELETE", path).refused(404, "unknown_source")
-
-
-def test_replace(kit: Kit) -> None:
-    """A source is replaced in place: the old text is read until then."""
-    source, path = kit.managed()
-    after = kit.replaced(source, "Another text.")
-    assert after["ready_revision"] == after["revision"], "the new text is not ready"
-    kit.upload("PUT", f"{path}/upload", kit.text("A third text.")).done()
-
-
-def test_answers(kit: Kit) -> None:
-    """A question is answered while its source is replaced."""
-    word = f"quorvex{os.urandom(3).hex()}"
-    fact = f"The colour of the {word} is violet."
-
-    def is_told() -> bool:
-        return "violet" in str(kit.ask(f"What colour is the {word}?").done()["answer"])
-
-    source, path = kit.managed(fact)
-    if not is_told():
-        pytest.skip("the bot does not answer from what is added here")
-
-    def look() -> None:
-        assert is_told(), "answered from neither the old nor the new text"
-
-    kit.replaced(source, f"{fact} It is old.", look)
-    kit.send("DELETE", path).done()
-    assert not is_told(), "answered from a source that is deleted"
-
-
-def test_failed(kit: Kit) -> None:
-    """Where the new text fails, the old one stays, and a reason is given."""
-    source, path = kit.managed()
-    answer = kit.upload("PUT", f"{path}/upload", kit.text("%PDF-1.7\nnothing of a PDF"))
-    after = kit.until_ready(path) if answer.status < 300 else {"status": "refused"}
-    if after["status"] != "failed":
-        pytest.skip(f"a broken document is {after['status']} here")
-    assert after["ready_revision"] == source["revision"], "the old text is gone"
-    assert after["reason"], "there is no reason"
-
-
-def test_if_match(kit: Kit) -> None:
-    """What is meant for another revision gets 412, and is not done."""
-    source, path = kit.managed()
-    other = '"of-another-time"'
-    kit.put(path, "Another text.", other).refused(412, "revision_changed")
-    kit.send("DELETE", path, None, ("If-Match", other)).refused(412, "revision_changed")
-    has(kit.send("GET", path).done(), revision=source["revision"])
-    for tag in (f'"{source["revision"]}"', "*"):
-        kit.put(path, "Another text.", tag).done()
-
-
-def test_lost_answer(kit: Kit) -> None:
-    """A replacement that is sent again gets its answer, not 412 (recommended)."""
-    source, path = kit.managed()
-    tag = f'"{source["revision"]}"'
-    first, again = (kit.put(path, "Another text.", tag).done() for _ in range(2))
-    has(again, revision=first["revision"])
-
-
-def test_rename(kit: Kit) -> None:
-    """A source is renamed in place, and nothing is read again."""
-    kit.announced("sources", "rename")
-    source, path = kit.managed()
-    name = f"{source['name']} renamed"
-    for after in (kit.send("PATCH", path, {"name": name}), kit.send("GET", path)):
-        has(after.done(), id=source["id"], name=name, ready_revision=source["ready_revision"])
 
 
 def test_delete(kit: Kit) -> None:

@@ -271,6 +271,44 @@ def test_adopted(kit: Kit) -> None:
             made -= {source["id"]}
 
 
+def test_answers(kit: Kit) -> None:
+    """A question is answered while a source is replaced, and not after it was deleted."""
+    origin, word = kit.origin(), f"quorvex{os.urandom(3).hex()}"
+    fact = f"The colour of the {word} is violet."
+
+    def is_told() -> bool:
+        return "violet" in str(kit.ask(f"What colour is the {word}?").done()["answer"])
+
+    path = f"/sources/{put(kit, origin, 'a', fact).done()['source']['id']}"
+    before = kit.until_ready(path)
+    if not is_told():
+        pytest.skip("the bot does not answer from what is added here")
+
+    def look(found: Any) -> None:
+        if found["status"] in ("pending", "processing"):
+            has(found, ready_revision=before["revision"])
+        assert is_told(), "answered from neither the old nor the new text"
+
+    look(outcome(put(kit, origin, "a", f"{fact} It is old."), "replaced"))
+    kit.until_ready(path, look)
+    decided(complete(kit, origin, missing(["a"], content=f"{fact} It is old.")), 1, 0, 0)
+    assert not is_told(), "answered from a source that is deleted"
+
+
+def test_failed(kit: Kit) -> None:
+    """Where the new text fails, the old one stays, and a reason is given."""
+    origin = kit.origin()
+    path = f"/sources/{put(kit, origin).done()['source']['id']}"
+    before = kit.until_ready(path)
+    answer = put_file(kit, "a.pdf", item(kit, origin, "a.md", "%PDF-1.7\nnothing of a PDF"))
+    after = kit.until_ready(path) if answer.status < 300 else {"status": "refused"}
+    if after["status"] != "failed":
+        pytest.skip(f"a broken document is {after['status']} here")
+    assert after["ready_revision"] == before["revision"], "the old text is gone"
+    assert after["reason"], "there is no reason"
+    has(sums(kit, origin), failed=1, untold=1)
+
+
 def test_source_deleted(kit: Kit) -> None:
     """A source that is deleted takes its entry with it."""
     kit.announced("sources", "manage")
