@@ -234,13 +234,13 @@ def test_a_fault_that_is_none_is_refused(arguments):
         MemoryService().fail_next(**arguments)
 
 
-def test_nor_does_it_wait_for_what_a_test_lets_the_service_ask_for(memory_service):
+def test_nor_does_it_wait_for_what_a_test_lets_the_service_ask_for(memory_service, tmp_path):
     memory_service.fail_next(429, retry_after=60)
     memory_service.fail_next(503, retry_after=60)
     began = time.monotonic()
     with Client("key", URL, transport=memory_service.transport) as client:
         items = [Text(name=f"t{n}", content="c") for n in range(5)]
-        report = ingest(client, items, collections="col_default", ledger=None)
+        report = ingest(client, items, collections="col_default", ledger=tmp_path / "l.db")
     assert (report.created, len(memory_service.sources)) == (5, 5)
     assert time.monotonic() - began < 30
 
