@@ -1,4 +1,4 @@
-"""What chat windows ask a model besides the user's questions: a title, tags, more questions.
+"""What chat windows ask a model besides the user's questions: a title, tags, search queries.
 
 A bot answers from sources, so it has nothing to say to that, and each would cost a message. The
 prompts that chat windows send by default are recognised, and answered here.
@@ -21,14 +21,22 @@ def _title(prompt: str) -> str:
     return " ".join(words[:_WORDS_OF_A_TITLE]).rstrip("?!.,;:") or "New chat"
 
 
-# The beginning of each prompt, from Open WebUI 0.6 to 0.7 and LibreChat 0.8, and its answer.
+# The beginning of each prompt, of Open WebUI since 0.6 and LibreChat since 0.7, and its answer.
 _CHORES: Final[Mapping[str, Callable[[str], str]]] = {
     "### Task:\nGenerate a concise, 3-5 word title": lambda prompt: json.dumps(
         {"title": _title(prompt)}, ensure_ascii=False
     ),
     "### Task:\nGenerate 1-3 broad tags": lambda _: '{"tags": []}',
     "### Task:\nSuggest 3-5 relevant follow-up questions": lambda _: '{"follow_ups": []}',
+    "### Task:\nAnalyze the chat history to determine the necessity of": lambda _: (
+        '{"queries": []}'
+    ),
+    "### Task:\nYou are an autocompletion system": lambda _: '{"text": ""}',
+    "### Task:\nGenerate a detailed prompt for am image generation task": lambda _: (
+        '{"prompt": ""}'
+    ),
     "Provide a concise, 5-word-or-less title for the conversation": _title,
+    "Please generate a concise, 5-word-or-less title for the conversation": _title,
 }
 
 

@@ -362,8 +362,10 @@ class _Callers:
         """Handle a message with the key that came with it."""
         token = self._request.set(ctx.request)
         try:
-            if ctx.method == "prompts/get":  # there are none, and the library logs a traceback
-                raise MCPError(INVALID_PARAMS, "There are no prompts here.")
+            if ctx.method == "prompts/get":  # or the library logs a traceback
+                prompts = {prompt.name for prompt in await self.server.list_prompts()}
+                if (ctx.params or {}).get("name") not in prompts:
+                    raise MCPError(INVALID_PARAMS, "There is no such prompt here.")
             if ctx.method == "tools/list":
                 listed = ListToolsResult(tools=await self._listed())
                 return listed.model_copy(update=_FOR_A_MINUTE)

@@ -10,7 +10,9 @@ import httpx2
 import openai
 import pytest
 
-from gateways import HEADERS, KEY, app_of, asked
+from calls import MESSAGE
+from gateways import HEADERS, KEY, app_of, asked, serving
+from knowledge_bot.conversations import Heads
 from knowledge_bot_gateway._once import Once
 from waiting import until_awaited
 
@@ -127,6 +129,115 @@ async def test_what_may_have_been_asked_is_not_asked_again(ask, service):
     assert len(asked(service)) == 1
 
 
+def answered(**more):
+    return lambda service: service.answer_next(body=json.dumps({**MESSAGE, **more}).encode())
+
+
+def raw(body=b"", status=200, **headers):
+    return lambda service: service.answer_next(status, body, headers)
+
+
+# What a service may answer to a question that it was sent, by the status that a client sees.
+FAULTS = {
+    **{
+        f"sources: {sources!r}": (answered(sources=sources), 200)
+        for sources in (
+            *([{"name": {"en": "Hours"}}], [{"name": ["a"]}], [{"name": None}], [1, None, "a"]),
+            *({"name": "a"}, "a", 7, [{"name": "a", "id": 7, "url": 7}], [{"name": "\ud83d"}]),
+            *([{"name": "a", "passages": 7}], [{"name": "a", "passages": [{"id": []}]}], [[]]),
+        )
+    },
+    "half an emoji": (answered(answer="At nine \ud83d"), 200),
+    "a zero byte": (answered(answer="At\0nine"), 200),
+    "found is a text": (answered(found="yes"), 200),
+    "an infinite field": (raw(json.dumps({**MESSAGE, "score": 1e999}).encode()), None),
+    "a date of the far future": (answered(created_at=10**30), None),
+    "a date of the past": (answered(created_at=-1), None),
+    "an odd conversation": (answered(conversation_id='a/b\n"c'), None),
+    "no answer": (answered(answer=None), 424),
+    "an answer in parts": (answered(answer=["At nine."]), 424),
+    "no conversation": (answered(conversation_id=None), None),
+    "half of the JSON": (raw(json.dumps(MESSAGE).encode()[:20]), 424),
+    "a page": (raw(b"<html>"), 424),
+    "nothing": (raw(), 424),
+    "a redirect": (raw(status=302, location="https://x.test"), 424),
+    "what is no gzip": (raw(b"x", **{"content-encoding": "gzip"}), 424),
+    **{f"status {status}": (raw(status=status), 424) for status in (500, 502, 504)},
+    "a lost answer": (lambda service: service.lose_next_answer(), 424),
+    "no answer in time": (lambda service: service.time_out_next(), 424),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_whatever_becomes_of_an_answer_the_question_is_one_message(ask, service, fault):
+    prepare, expected = FAULTS[fault]
+    prepare(service)
+    for attempt in ("0", "1", "2"):  # as OpenAI's clients repeat it
+        answer = await ask(**{"x-stainless-retry-count": attempt})
+        assert answer.status_code in ({expected} if expected else {200, 424})
+        json.loads(answer.text, parse_constant=pytest.fail)
+    assert len(asked(service)) == 1
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    "field",
+    [
+        *('"metadata": {"title": "\\ud83d", "a": [1e999, {"\\ude00": NaN}]}', '"user": "\\ud83d"'),
+        *('"temperature": 1e999', '"top_p": NaN', '"max_output_tokens": -Infinity'),
+        *('"prompt_cache_key": "\\ud83d"', '"safety_identifier": "\\udc00"', '"user": {"a": 1}'),
+        *('"instructions": "\\ud83d"', f'"metadata": {{"a": {"[" * 200}{"]" * 200}}}'),
+    ],
+)
+async def test_what_is_echoed_is_made_encodable(app, service, field, stream):
+    streamed = ', "stream": true' if stream else ""
+    body = f'{{"model": "bot_guide", "input": "When?", {field}{streamed}}}'
+    transport = httpx2.ASGITransport(app)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://gateway") as http:
+        sent = {"content": body.encode(), "headers": HEADERS | {"content-type": "application/json"}}
+        answer = await http.post("/v1/responses", **sent)
+    assert answer.status_code == 200
+    lines = [one[6:] for one in answer.text.splitlines() if one[:6] == "data: "] or [answer.text]
+    for line in lines:
+        json.loads(line, parse_constant=pytest.fail).get("id", "").encode()
+    assert len(asked(service)) == 1
+
+
+async def test_a_fault_of_the_gateway_after_the_question_is_unknown_kept_and_logged(
+    ask, app, service, caplog
+):
+    heads = Heads()
+    heads.change = lambda *_: 1 / 0
+    broken = app_of(heads=heads)
+    transport = httpx2.ASGITransport(broken)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://gateway") as http:
+        body = {"model": "bot_guide", "input": "When?"}
+        answers = [await http.post("/v1/responses", json=body, headers=HEADERS) for _ in range(3)]
+    assert {one.status_code for one in answers} == {424}
+    assert {one.headers["x-should-retry"] for one in answers} == {"false"}
+    assert "ZeroDivisionError" in caplog.text
+    assert len(asked(service)) == 1
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("lost", [False, True])
+async def test_a_stream_begins_before_its_answer_is_there(service, path, lost):
+    app = app_of(patience=0.0)
+    if lost:
+        service.lose_next_answer()
+    with serving(app) as address:
+        url, body = f"{address}{path}", {"model": "bot_guide", "stream": True, **PATHS[path]}
+        async with httpx2.AsyncClient(headers=HEADERS) as http:
+            with service.holding_answers():
+                async with http.stream("POST", url, json=body) as stream:
+                    assert stream.status_code == 200
+                    assert lost or (await anext(stream.aiter_text())).startswith(": ")
+            again = await http.post(url, json=body)  # it was not read to its end
+    told = '"code":"outcome_unknown"' if lost else "<answer 1>"
+    assert told in again.text
+    assert len(asked(service)) == 1
+
+
 async def test_what_was_refused_is_asked_again(ask, service):
     service.fail_next(429)
     assert [(await ask()).status_code for _ in range(2)] == [429, 200]
@@ -183,6 +294,16 @@ async def test_as_many_as_may_be_are_asked_at_once_each_in_its_own_conversation(
         ),
         (f"{TASK}Generate 1-3 broad tags categorizing the main themes", '{"tags": []}'),
         (f"{TASK}Suggest 3-5 relevant follow-up questions", '{"follow_ups": []}'),
+        (
+            f"{TASK}Analyze the chat history to determine the necessity of generating queries",
+            '{"queries": []}',
+        ),
+        (f"{TASK}You are an autocompletion system. Continue the text in `<text>`", '{"text": ""}'),
+        (f"{TASK}Generate a detailed prompt for am image generation task", '{"prompt": ""}'),
+        (
+            "Please generate a concise, 5-word-or-less title for the conversation.\nUser: Who?",
+            "Who",
+        ),
         (
             "Provide a concise, 5-word-or-less title for the conversation\nUser: Who opens?",
             "Who opens",

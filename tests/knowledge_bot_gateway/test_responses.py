@@ -22,9 +22,12 @@ def test_a_response_is_gone_on_from_by_its_id(client, service):
 
 
 def test_another_gateway_knows_an_id_as_well(start):
-    one, two = (openai_of(start()) for _ in range(2))
-    first = one.responses.create(model=BOT, input="Who opens?")
-    second = two.responses.create(model=BOT, input="More?", previous_response_id=first.id)
+    one, other = (start(keys=("one", "two")) for _ in range(2))
+    first = openai_of(one, "one").responses.create(model=BOT, input="Who opens?")
+    going = {"input": "More?", "previous_response_id": first.id}
+    with pytest.raises(openai.NotFoundError):  # it is nobody else's, there as well
+        openai_of(other, "two").responses.create(model=BOT, **going)
+    second = openai_of(other, "one").responses.create(model=BOT, **going)
     assert second.conversation == first.conversation
 
 
