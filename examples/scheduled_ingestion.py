@@ -98,6 +98,12 @@ PARAMS = {
             {"ask": "How long is the loan period for hand tools?", "contains": "14 days"},
             {"ask": "What does a household membership cost a year?", "contains": "54 euros"},
             {"ask": "Who leads the repair evening?", "contains": "Ines Okafor"},
+            # What no document says is refused, also after another question.
+            {
+                "ask": "Who is the mayor of Lisbon?",
+                "after": "What does a household membership cost a year?",
+                "refuses": True,
+            },
         ],
         type="array",
         items={"type": "object", "required": ["ask"]},

@@ -28,7 +28,7 @@ def test_the_runner_ingests_asks_prints_the_answers_and_leaves_nothing(alone):
     for name in DOCUMENTS:
         assert f"ready   {name}" in sources
     assert re.search(r"ready   http://127\.0\.0\.1:\d+/opening-hours\.html", sources)
-    assert "Checked: 3 of 3 answers are as expected." in sources
+    assert "Checked: 4 of 4 answers are as expected." in sources
     answers = " ".join(answers.split())
     # Facts of the handbook, its PDF and the web page, each with the name of its source.
     for fact, source in (
