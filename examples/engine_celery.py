@@ -15,13 +15,8 @@ from celery.contrib.testing.worker import start_worker
 
 from handbook_rows import handbook_rows, rows_service
 from knowledge_bot import Client
-from knowledge_bot.ingest import (
-    IncompleteIngestionError,
-    ingest,
-)
-from knowledge_bot.origins import (
-    Rows,
-)
+from knowledge_bot.ingest import IncompleteIngestionError, complete, ingest
+from knowledge_bot.origins import Rows
 
 app = Celery("handbook", broker="memory://", backend="cache+memory://")
 app.conf.update(
@@ -37,10 +32,10 @@ def feed(rows: list[dict[str, str]]) -> dict[str, int]:
     with Client() as client:
         report = ingest(
             client,
-            Rows(rows, key="id", text="body", title="title", name="handbook").items(),
+            Rows(rows, key="id", text="body", title="title", name="handbook"),
             collections="col_handbook",
-            ledger=os.environ["LEDGER"],  # with workers on several machines: postgresql://…
-            complete=False,  # these are a part of them
+            ledger=os.environ["LEDGER"],  # for a service that does not announce `sync`
+            complete=False,  # these are a part of the rows
             wait_ready=90,  # for rows that another worker is sending, or was when it died
         )
     if not report.ok or report.elsewhere:
@@ -60,6 +55,10 @@ def main() -> None:
                 created = sum(one["created"] for one in counts)
                 unchanged = sum(one["unchanged"] for one in counts)
                 print(f"day {day}: created {created}, unchanged {unchanged}")
+                keys = [
+                    row["id"] for row in rows
+                ]
+                complete(client, "handbook", keys, ledger=os.environ["LEDGER"])
         print(client.send_message(bot_id="bot_guide", content="What is the late fee?").answer)
 
 

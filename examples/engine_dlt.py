@@ -13,14 +13,8 @@ from typing import Any
 
 from handbook_rows import handbook_rows, rows_service
 from knowledge_bot import Client
-from knowledge_bot.ingest import (
-    IncompleteIngestionError,
-    Ledger,
-    ingest,
-)
-from knowledge_bot.origins import (
-    Rows,
-)
+from knowledge_bot.ingest import IncompleteIngestionError, complete, ingest
+from knowledge_bot.origins import Rows
 
 
 def feed(rows: list[dict[str, Any]], table: dict[str, Any]) -> None:
@@ -34,10 +28,10 @@ def feed(rows: list[dict[str, Any]], table: dict[str, Any]) -> None:
                 text="body",
                 title="title",
                 name="handbook",
-            ).items(),
+            ),
             collections="col_handbook",
-            ledger=os.environ["LEDGER"],
-            complete=False,  # these are a part of them
+            ledger=os.environ["LEDGER"],  # for a service that does not announce `sync`
+            complete=False,  # these are a part of the rows
             wait_ready=90,  # for rows that another process is sending, or was when it died
         )
     if not report.ok or report.elsewhere:
@@ -63,8 +57,10 @@ def main() -> None:
         pipeline = dlt.pipeline("handbook", destination=destination, pipelines_dir=folder)
         for day in (1, 2):
             pipeline.run(sections(days=day), table_name="sections")
-            (held,) = Ledger(os.environ["LEDGER"]).status()
-            print(f"day {day}: the service has {held.created} sections")
+            keys = [f"sections/{row['id']}" for row in sections(days=day)]
+            complete(client, "handbook", keys, ledger=os.environ["LEDGER"])
+            (held,) = client.list_origins()
+            print(f"day {day}: the service has {held.count} sections")
         print(client.send_message(bot_id="bot_guide", content="Is the kiln mended?").answer)
 
 

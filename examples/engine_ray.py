@@ -13,13 +13,8 @@ from typing import Any
 
 from handbook_rows import handbook_rows, rows_service
 from knowledge_bot import Client
-from knowledge_bot.ingest import (
-    IncompleteIngestionError,
-    ingest,
-)
-from knowledge_bot.origins import (
-    Rows,
-)
+from knowledge_bot.ingest import IncompleteIngestionError, complete, ingest
+from knowledge_bot.origins import Rows
 
 
 def feed(batch: Any) -> dict[str, list[int]]:
@@ -27,10 +22,10 @@ def feed(batch: Any) -> dict[str, list[int]]:
     with Client() as client:
         report = ingest(
             client,
-            Rows(batch.to_pylist(), key="id", text="body", title="title", name="handbook").items(),
+            Rows(batch.to_pylist(), key="id", text="body", title="title", name="handbook"),
             collections="col_handbook",
-            ledger=os.environ["LEDGER"],  # on a cluster: postgresql://…
-            complete=False,  # these are a part of them
+            ledger=os.environ["LEDGER"],  # for a service that does not announce `sync`
+            complete=False,  # these are a part of the rows
             wait_ready=90,  # for rows that another worker is sending, or was when it died
         )
     if not report.ok or report.elsewhere:
@@ -53,6 +48,8 @@ def main() -> None:
             fed = sections.map_batches(feed, batch_format="pyarrow", batch_size=25, concurrency=2)
             created, unchanged = fed.sum(["created", "unchanged"]).values()
             print(f"day {day}: created {created}, unchanged {unchanged}")
+            keys = [row["id"] for row in handbook_rows()]
+            complete(client, "handbook", keys, ledger=os.environ["LEDGER"])
         ray.shutdown()
         print(client.send_message(bot_id="bot_guide", content="What is the late fee?").answer)
 

@@ -15,14 +15,8 @@ from typing import Any
 
 from handbook_rows import handbook_rows, rows_service
 from knowledge_bot import Client
-from knowledge_bot.ingest import (
-    IncompleteIngestionError,
-    Ledger,
-    ingest,
-)
-from knowledge_bot.origins import (
-    Rows,
-)
+from knowledge_bot.ingest import IncompleteIngestionError, complete, ingest
+from knowledge_bot.origins import Rows
 
 
 def feed(rows: Iterable[Any]) -> None:
@@ -36,10 +30,10 @@ def feed(rows: Iterable[Any]) -> None:
                 text="body",
                 title="title",
                 name="handbook",
-            ).items(),
+            ),
             collections="col_handbook",
-            ledger=os.environ["LEDGER"],  # on a cluster: postgresql://…
-            complete=False,  # these are a part of them
+            ledger=os.environ["LEDGER"],  # for a service that does not announce `sync`
+            complete=False,  # these are a part of the rows
             wait_ready=90,  # for rows that another executor is sending, or was when it died
         )
     if not report.ok or report.elsewhere:
@@ -63,8 +57,10 @@ def main() -> None:
         for day in (1, 2):
             frame = spark.createDataFrame(rows, "id string, title string, body string")
             frame.repartition(4).foreachPartition(feed)
-            (held,) = Ledger(os.environ["LEDGER"]).status()
-            print(f"day {day}: the service has {held.created} sections")
+            keys = [row["id"] for row in rows]
+            complete(client, "handbook", keys, ledger=os.environ["LEDGER"])
+            (held,) = client.list_origins()
+            print(f"day {day}: the service has {held.count} sections")
             rows.append({"id": "notice", "title": "Notice", "body": "The kiln is mended."})
         spark.stop()
         print(client.send_message(bot_id="bot_guide", content="Is the kiln mended?").answer)

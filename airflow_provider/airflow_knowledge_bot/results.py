@@ -133,7 +133,7 @@ class ProgressLog:
             self._log.log(
                 logging.INFO,
                 "The service still answers from what is superseded or gone. prune=True removes it "
-                "where the service announces `sources`; elsewhere, remove the sources there.",
+                "where the service announces `sync`; elsewhere, remove the sources there.",
             )
         if report.incomplete and report.stopped is None:
             self._log.log(
@@ -197,22 +197,23 @@ class RunCounts:
 
     Args:
         context: the task's context.
-        ledger: the task's ledger.
+        ledger: the task's ledger; without one nothing is kept from one try to the next.
         route: where the items go and come from.
 
     Attributes:
         began: when the run's first try began, in Unix seconds.
-        is_sure: whether the ledger could be read and written so far.
+        is_sure: whether it is known what earlier tries did.
     """
 
-    def __init__(self, context: "Context", ledger: "Ledger", route: Route) -> None:
+    def __init__(self, context: "Context", ledger: "Ledger | None", route: Route) -> None:
         task: Any = context.get("ti")
         self._run: str = getattr(task, "run_id", "")  # empty: called outside of a run
         ids = (getattr(task, name, "") for name in ("dag_id", "task_id", "map_index"))
         self._name = "/".join(("airflow", *map(str, ids)))
         self._start = getattr(task, "max_tries", 0)
         self._ledger, self.route = ledger, route
-        self.is_sure, self.began = True, time.time()
+        self.is_sure = ledger is not None or getattr(task, "try_number", 1) <= 1
+        self.began = time.time()
         found: dict[str, Any] = {}
 
         def begin(note: dict[str, Any]) -> None:
@@ -283,6 +284,8 @@ class RunCounts:
             later: what was created, or moved, and what was replaced after it.
         """
         noted, found = Counter({name: counts.get(name, 0) for name in _SENT}), Counter[str]()
+        if self._ledger is None:
+            return noted
         try:
             newer = {one.replaced_by for one in self._ledger.superseded(service=self.route[0])}
             for entry in self._ledger.entries(State.CREATED):
@@ -302,7 +305,7 @@ class RunCounts:
         return {"state": state, "counts": counted, **times}
 
     def _note(self, change: Callable[[dict[str, Any]], object]) -> None:
-        if not self._run:
+        if not self._run or self._ledger is None:
             return
         try:
             self._ledger.note(self._name, change)
@@ -322,7 +325,7 @@ def added(earlier: Mapping[str, int], report: "Report") -> "Report":
 def summary(
     report: "Report",
     outcomes: Mapping[str, Iterable["Outcome"]],
-    ledger: "Ledger",
+    ledger: "Ledger | None",
     tries: "RunCounts",
 ) -> dict[str, Any]:
     """Return the report as a small plain dict, which names the first items of some kinds.
@@ -345,7 +348,7 @@ def summary(
 def _named(
     report: "Report",
     outcomes: Mapping[str, Iterable["Outcome"]],
-    ledger: "Ledger",
+    ledger: "Ledger | None",
     tries: "RunCounts",
 ) -> dict[str, list[dict[str, Any]]]:
     service, _, origin = tries.route
@@ -353,6 +356,8 @@ def _named(
     for kind, ones in outcomes.items():
         field = "key" if kind == "unknown" else "source_id"
         named[kind] = [{"name": one.name, field: getattr(one, field)} for one in ones]
+    if ledger is None:
+        return named
     try:
         if report.superseded:
             replaced = (
@@ -379,14 +384,16 @@ class IngestingTask(Protocol):
     fail_on: Collection[Any]
     max_refused: int | float
     on_unknown: Any
-    ledger_conn_id: str
+    ledger_conn_id: str | None
     knowledge_bot_conn_id: str
 
 
 def failing(report: "Report", task: IngestingTask) -> dict[str, int]:
     """Return the counts that fail the task, by their names."""
     counts: dict[str, int] = {
-        kind: getattr(report, kind) for kind in task.fail_on if getattr(report, kind)
+        kind: int(bool(report.incomplete)) if kind == "incomplete" else getattr(report, kind)
+        for kind in task.fail_on
+        if getattr(report, kind)
     }
     most = task.max_refused
     allowed = most * report.items if isinstance(most, float) else most
@@ -421,7 +428,7 @@ def failure_of(
     if "unknown" in counts and not resends:
         lines[1:1] = _how_to_settle(report.unknown, unknown, task.ledger_conn_id)
     may_pass = (
-        not counts.keys().isdisjoint(("undelivered", "unremoved"))
+        not counts.keys().isdisjoint(("undelivered", "unready"))
         or ("invalid" in counts and invalid_passes)
         or resends
     )
@@ -442,7 +449,12 @@ _NEXT = {
     "invalid": "Invalid items cannot be read or sent as they are: correct or remove them.",
     "undelivered": "The next run sends what the service did not get, or put off.",
     "failed": "The service cannot read what failed: correct or remove these items.",
-    "unremoved": "The next run tries again to remove what is gone or superseded.",
+    "withheld": (
+        "So much is gone at once that nothing of it was removed: check the place, or run once with "
+        "a higher gone_limit."
+    ),
+    "unready": "The service has not read all that was sent within wait_ready.",
+    "incomplete": "A part of the place could not be read, so that nothing is taken for gone.",
     Stop.PAYMENT: "Clear the task once the service's quota allows more.",
     Stop.REFUSED: (
         "So many refusals alike have one cause, which a retry does not remove: correct it, then "
@@ -468,7 +480,9 @@ def _lines(
     return lines + [f"{one.kind}: {one.name}: {brief(one.error)}" for one in shown]
 
 
-def _how_to_settle(count: int, unknown: Sequence["Outcome"], ledger_conn_id: str) -> list[str]:
+def _how_to_settle(
+    count: int, unknown: Sequence["Outcome"], ledger_conn_id: str | None
+) -> list[str]:
     """Return what a person does about items of unknown outcome, and name them."""
     shown = unknown[:NAMED]
     more = count - len(shown)

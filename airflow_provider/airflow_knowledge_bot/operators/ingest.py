@@ -14,7 +14,6 @@ from airflow.sdk import BaseOperator, XComArg
 from airflow_knowledge_bot.functions import (
     call_with_context,
     check_function,
-    check_synchronous,
     name_of,
 )
 from airflow_knowledge_bot.hooks import KnowledgeBotHook
@@ -40,32 +39,39 @@ if TYPE_CHECKING:
     from knowledge_bot.ingest import Item
     from knowledge_bot.origins import Origin
 
-Failed = Literal["refused", "unknown", "undelivered", "invalid", "failed", "unremoved"]
-"""The ways in which the service can lack an item, or have what it should not."""
+Failed = Literal[
+    "refused",
+    "unknown",
+    "undelivered",
+    "invalid",
+    "failed",
+    "withheld",
+    "unready",
+    "incomplete",
+]
+"""The ways in which it is not known that the service has what the origin has."""
 
 FAILED: tuple[Failed, ...] = get_args(Failed)
-
-# Seconds to wait for items that other runs are sending, until a dead run is certainly noticed.
-_WAIT = 90.0
 
 # The length of a mapped task's label.
 _LABEL = 100
 
 
 class KnowledgeBotIngestOperator(ServiceTask, BaseOperator):
-    """Ingests many items in one task; items that the ledger knows as unchanged are not sent again.
+    """Ingests many items in one task; what the service has already is not sent again.
 
-    A ledger in PostgreSQL keeps any number of tasks and workers from sending an item twice. Items
-    that a killed worker was sending are sent again where the service takes idempotency keys.
-    Elsewhere they become `unknown`: they are reported and, with `on_unknown="hold"`, never sent
-    again automatically. The task fails only after everything else is done. Items that other runs
-    are still sending after its `wait` do not fail it.
+    A service that announces `sync` is the book of what was sent: any number of tasks and workers
+    send nothing twice, and what is gone from the origin is removed. For every other service that
+    book is a ledger, `ledger_conn_id`; PostgreSQL serves many workers. There, items that a killed
+    worker was sending are sent again if the service takes idempotency keys. Elsewhere they become
+    `unknown`: they are reported and, with `on_unknown="hold"`, never sent again automatically. The
+    task fails only after everything else is done.
 
     It runs on a worker and cannot be deferred: the ingestion has its own event loop, and a task's
     process has nothing else to do.
 
     XCom, even when the task fails: the counts of a `knowledge_bot.ingest.Report` by their names
-    (`created`, `unchanged`, `superseded`, `gone`, `unversioned`, …), `duration` (seconds, of the
+    (`created`, `unchanged`, `superseded`, `gone`, …), `duration` (seconds, of the
     last try), `stopped` (why it ended early, or None), the first 20 `failures`, each with `kind`,
     `name` and `error`, and `named`: the first 20 items that are `replaced`, `moved`, `removed`,
     `failed`, `superseded`, `gone` or `unknown`, with their names, and their `source_id` where there
@@ -94,23 +100,27 @@ class KnowledgeBotIngestOperator(ServiceTask, BaseOperator):
         collections: id or ids of the collections (templated); by default the connection's
             `default_collection_id`.
         ledger_conn_id: an Airflow connection of type `knowledge_bot_ledger`, `postgres` or `sqlite`
-            (templated). SQLite is enough for workers on one machine.
-        on_unknown: `hold` or `resend`. `knowledge_bot.ingest.IngestionOptions` describes this and
-            the next six in full.
+            (templated). SQLite is enough for workers on one machine. A service that announces
+            `sync` needs none.
+        on_unknown: with a ledger, `hold` or `resend`. `knowledge_bot.ingest.IngestionOptions`
+            describes this and the next eight in full.
         concurrency: the most requests in flight.
         limit: the most items that one try sends; the next run continues.
         rate: the most items per second, but not of pages that are read to compare them.
-        prune: what happens to sources that are gone or superseded (templated): False leaves them,
-            True removes them, and `"excluded"` also what filters leave out by now; both need a
-            service that announces `sources`. A function is called with each of them, and with the
-            parts of Airflow's context that it names; the ledger then forgets it.
+        prune: whether sources are removed whose items are gone (templated): True, False, or
+            `"excluded"` for those that filters leave out by now as well. A service without `sync`
+            cannot; the task then says what is gone and superseded.
         wait_ready: for how many seconds the task waits until questions are answered from all that
-            was sent (templated); what the service cannot read is `failed`. It needs `sources`, too.
+            was sent (templated); what the service cannot read is `failed`.
         gone_limit: the share of an origin's items that may disappear at once (templated). More than
-            that is withheld, until a run is given a higher limit.
+            that is withheld, until they are back or a run is given a higher limit.
+        complete: whether these are all items of the origin. Mapped tasks that each have a part of
+            them say False, and give the same `name`; `knowledge_bot.ingest.complete` then tells
+            what is gone.
+        anyway: send also what another origin, or sources without one, hold already.
         fail_on: which failures fail the task: some of `refused`, `unknown`, `undelivered`,
-            `invalid`, `failed` and `unremoved`, by default all. A run that stops early fails in any
-            case.
+            `invalid`, `failed`, `withheld`, `unready` and `incomplete`, by default all. A run that
+            stops early fails in any case.
         max_refused: how many refused items are tolerated: a whole number of them, or, between 0.0
             and 1.0, a share of all items.
         knowledge_bot_conn_id: the connection (templated).
@@ -135,7 +145,7 @@ class KnowledgeBotIngestOperator(ServiceTask, BaseOperator):
         "collections": "json",
     }
     # A deep copy of a bound method copies its object, and texts may be many.
-    shallow_copy_attrs: Sequence[str] = ("origin", "prune")
+    shallow_copy_attrs: Sequence[str] = ("origin",)
 
     _stop: Event | None = None
 
@@ -143,16 +153,18 @@ class KnowledgeBotIngestOperator(ServiceTask, BaseOperator):
         self,
         *,
         origin: "Origin | Iterable[Item | dict[str, Any]] | Callable[..., Any]",
-        ledger_conn_id: str,
         name: str | None = None,
+        ledger_conn_id: str | None = None,
         collections: str | Sequence[str] | None = None,
         on_unknown: Literal["hold", "resend"] = "hold",
         concurrency: int = 8,
         limit: int | None = None,
         rate: float | None = None,
-        prune: "bool | str | Callable[..., object]" = False,
+        prune: bool | str = True,
         wait_ready: float | str = 0.0,
         gone_limit: float | str = 0.5,
+        complete: bool = True,
+        anyway: bool = False,
         fail_on: Collection[Failed] = FAILED,
         max_refused: int | float = 0,
         knowledge_bot_conn_id: str = KnowledgeBotHook.default_conn_name,
@@ -170,6 +182,8 @@ class KnowledgeBotIngestOperator(ServiceTask, BaseOperator):
         self.prune = prune
         self.wait_ready = wait_ready
         self.gone_limit = gone_limit
+        self.complete = complete
+        self.anyway = anyway
         self.fail_on = fail_on
         self.max_refused = max_refused
         self.knowledge_bot_conn_id = knowledge_bot_conn_id
@@ -215,27 +229,26 @@ class KnowledgeBotIngestOperator(ServiceTask, BaseOperator):
         with task_fails_for_good(self.knowledge_bot_conn_id, given, self.on_unknown):
             hook = self._hook()
             collections = collection_ids(hook.settings.default("collections", self.collections))
-            ledger = ledger_of(self.ledger_conn_id)
+            ledger = None if self.ledger_conn_id is None else ledger_of(self.ledger_conn_id)
             with hook.get_conn() as client, _connections_of_items():
                 origin = self._origin(context)
-                known_by = origin.name if getattr(origin, "whole", True) else None
-                route = client.base_url, tuple(sorted(collections)), known_by
+                route = client.base_url, tuple(sorted(collections)), origin.name
                 tries = RunCounts(context, ledger, route)
                 progress = ProgressLog(self.log, tries)
                 self.log.info(
-                    "Ingesting %s into %s at %s; ledger %s of the connection %r.",
+                    "Ingesting %s into %s at %s%s.",
                     _described(self.origin, origin.name),
                     ", ".join(collections),
                     client.base_url,
-                    ledger,
-                    self.ledger_conn_id,
+                    f"; ledger {ledger} of the connection {self.ledger_conn_id!r}"
+                    if ledger
+                    else "",
                 )
                 # Not in __init__: operators are copied, and an event cannot be.
                 self._stop = Event()
                 options: Any = {
                     **shared_options(self),
-                    "wait": _WAIT,
-                    "prune": self._prune(context),
+                    "prune": self._prune(),
                     "wait_ready": as_number("wait_ready", self.wait_ready),
                 }
                 ingestion = Ingestion(
@@ -245,6 +258,8 @@ class KnowledgeBotIngestOperator(ServiceTask, BaseOperator):
                     on_outcome=progress.on_outcome,
                     gone_limit=as_number("gone_limit", self.gone_limit),
                     limit=self.limit,
+                    complete=self.complete,
+                    anyway=self.anyway,
                     stop=self._stop,
                     **options,
                 )
@@ -273,7 +288,7 @@ class KnowledgeBotIngestOperator(ServiceTask, BaseOperator):
         result = summary(total, progress.named, ledger, tries)
         fails = failing(total, self)
         tolerated: dict[str, int] = {
-            kind: result[kind] for kind in FAILED if result[kind] and kind not in fails
+            kind: result[kind] for kind in FAILED if result.get(kind) and kind not in fails
         }
         progress.end(total, result["named"], tolerated)
         written = sorted({*collections, *getattr(origin, "collections", ())})
@@ -335,8 +350,6 @@ class KnowledgeBotIngestOperator(ServiceTask, BaseOperator):
             fields.remove("origin")
             if id(self.origin) not in seen_oids:  # else it is a mapped task's, and rendered already
                 self.origin = as_several(rendered(self.origin, render, jinja_env))
-            if callable(self.prune):
-                fields.remove("prune")
         super()._do_render_template_fields(parent, fields, context, jinja_env, seen_oids)
         if parent is self:
             self.collections = as_several(self.collections)
@@ -356,8 +369,6 @@ class KnowledgeBotIngestOperator(ServiceTask, BaseOperator):
                 "origin: expected one of knowledge_bot.origins, such as Folder(…), a list of items "
                 f"or a function that returns them, not {type(given).__name__}"
             )
-        if callable(self.prune):
-            check_synchronous("prune", self.prune)
         for name, least, most in (
             ("concurrency", 1, math.inf),
             ("limit", 0, math.inf),
@@ -398,16 +409,12 @@ class KnowledgeBotIngestOperator(ServiceTask, BaseOperator):
 
         return origin_of(given, self.name or None, f"{self.dag_id}.{self.task_id}")
 
-    def _prune(self, context: "Context") -> Any:
+    def _prune(self) -> Any:
         """Return what the run removes, in the words of an `Ingestion`."""
         prune = self.prune
-        if callable(prune):
-            return lambda source: call_with_context(
-                prune, context, (source,), jinja_env=self.get_template_env
-            )
-        return (
-            prune if prune == "excluded" else as_bool("prune", prune, "true, false or 'excluded'")
-        )
+        if prune == "excluded":
+            return prune
+        return as_bool("prune", prune, "true, false or 'excluded'")
 
 
 @contextmanager
