@@ -48,7 +48,7 @@ CHANGES = ("created", "replaced", "moved", "removed")
 
 # Counts of events, which add up over tries. The other counts are states: the newest one holds.
 _SENT = ("created", "replaced", "moved")
-_EVENTS = (*_SENT, "removed", "superseded", "same_content")
+_EVENTS = (*_SENT, "removed", "superseded")
 
 # Seconds after which a run that has noted nothing has died; it notes its counts every ten.
 _SILENCE = 300.0
