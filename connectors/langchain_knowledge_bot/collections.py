@@ -58,20 +58,22 @@ class CollectionFields(ClientFields, SharedOptions, total=False):
     """The fields of a `KnowledgeBotCollection` that may be left out, for type checkers."""
 
     key: Callable[[Document], str] | None
+    origin: str | None
 
 
 class KnowledgeBotCollection(ClientMixin):
     """A collection of the service, or several, as the place where documents go.
 
     Each document becomes a source with its text alone, as the service stores no metadata. Pass
-    whole documents rather than chunks, since the service splits them itself. The ledger records
-    what was sent, so a document is not sent again.
+    whole documents rather than chunks, since the service splits them itself. No document is sent
+    twice, and a changed one takes the place of its old text.
 
-    The interface can neither replace nor delete a source. Where the service announces the extension
-    `sources` to this key, a changed document replaces its source in place, `delete` deletes, and
-    `prune` lets `sync` remove what a loader no longer finds. Elsewhere a changed document becomes a
-    new source; `superseded` lists the old one, and `gone` what a loader no longer finds. No service
-    returns sources, so this is neither a vector store nor a `DocumentIndex` for `index()`.
+    Where the service announces the extension `sync`, it knows itself what it has: nothing else is
+    needed, and `sync` lets it remove what a loader no longer finds. The interface alone can neither
+    list, replace nor delete sources. There a `ledger` records what was sent, a changed document
+    becomes a new source, `superseded` lists the old one, and `gone` what a loader no longer finds.
+    No service returns sources, so this is neither a vector store nor a `DocumentIndex` for
+    `index()`.
 
     A document is identified by its `id`, and without one as `knowledge_bot.origins.Loader`
     says: by its `source` and its position there, or by its text. To identify documents by something
@@ -85,11 +87,15 @@ class KnowledgeBotCollection(ClientMixin):
     Key init args:
         collections: str | Collection | Iterable[str | Collection]
             Where the documents go, `col_…`.
-        ledger: Ledger | str | Path
-            Records what was sent: a `knowledge_bot.ingest.Ledger`, its address, or a SQLite file's
-            path.
+        ledger: Ledger | str | Path | None
+            Records what was sent, for services that do not announce `sync`: a
+            `knowledge_bot.ingest.Ledger`, its address, or a SQLite file's path.
         key: Callable[[Document], str] | None
             Returns what identifies a document.
+        origin: str | None
+            A name for where the documents come from, which are recognised within it: what `sync`
+            sent, `add_documents` knows if both have the same. By default `sync` has the loader's
+            class, and `add_documents` one of the collections' own.
         concurrency, on_unknown, rate, prune, wait_ready
             How documents are sent, and what happens to sources that are gone or superseded; see
             `knowledge_bot.ingest.IngestionOptions`. Only `sync` finds out what is gone.
@@ -100,7 +106,7 @@ class KnowledgeBotCollection(ClientMixin):
         ```python
         from langchain_knowledge_bot import KnowledgeBotCollection
 
-        handbook = KnowledgeBotCollection(collections="col_handbook", ledger="sqlite:///kbot.db")
+        handbook = KnowledgeBotCollection(collections="col_handbook", origin="handbook")
         ```
 
     Add documents:
@@ -109,7 +115,7 @@ class KnowledgeBotCollection(ClientMixin):
 
         handbook.add_documents([Document(id="hours", page_content="The desk opens at nine.")])
         await handbook.aadd_documents(loader.alazy_load())
-        report = handbook.sync(loader, prune=True, wait_ready=60)
+        report = handbook.sync(loader, wait_ready=60)
         handbook.delete(["hours"])
         ```
 
@@ -119,8 +125,9 @@ class KnowledgeBotCollection(ClientMixin):
     """
 
     collections: Annotated[tuple[str, ...], BeforeValidator(_ids)]
-    ledger: Annotated[Ledger, BeforeValidator(ledger_of)]
+    ledger: Annotated[Ledger | None, BeforeValidator(ledger_of)] = None
     key: Callable[[Document], str] | None = None
+    origin: str | None = None
     concurrency: int = Ingestion.concurrency
     on_unknown: OnUnknown = Ingestion.on_unknown
     rate: float | None = Ingestion.rate
@@ -133,7 +140,7 @@ class KnowledgeBotCollection(ClientMixin):
             self,
             *,
             collections: str | Collection | Iterable[str | Collection],
-            ledger: "Ledger | str | Path",
+            ledger: "Ledger | str | Path | None" = None,
             **fields: Unpack[CollectionFields],
         ) -> None: ...
 
@@ -175,9 +182,9 @@ class KnowledgeBotCollection(ClientMixin):
         Args:
             loader: yields all documents of its origin.
             options: `origin`, `gone_limit`, `prune` and `wait_ready`, by default the collection's;
-                see `knowledge_bot.ingest.IngestionOptions`. The origin is by default the loader's
-                class. Loaders of one class that write to the same collections each need their own;
-                otherwise each marks the other's documents as gone.
+                see `knowledge_bot.ingest.IngestionOptions`. Without an origin there either, it is
+                the loader's class. Loaders of one class need names of their own; otherwise each
+                finds that the other's documents are gone.
 
         Returns:
             As for `add_documents`, and how many are gone: `gone`, which the method of this name
@@ -212,6 +219,7 @@ class KnowledgeBotCollection(ClientMixin):
         Raises:
             ConfigurationError: `ids` is no list of strings; nothing was deleted.
             UnsupportedError: the service does not announce `sources` with `manage` to this key.
+            ConfigurationError: it does not announce `sync`, and there is no ledger.
             KnowledgeBotError: the service did not delete one; the call may be repeated.
             LedgerError: the ledger cannot be used, or does not know what became of a document.
         """
@@ -229,25 +237,24 @@ class KnowledgeBotCollection(ClientMixin):
         return await asyncio.to_thread(self.delete, ids)
 
     def superseded(self) -> Iterator[SupersededSource]:
-        """List the sources of older versions of documents, which `prune` or a person may remove.
+        """List the sources of older versions of documents that the ledger knows.
 
         Raises:
             LedgerError: the ledger cannot be read.
         """
-        found = self.ledger.superseded(service=self._service)
+        found = self.ledger.superseded(service=self._service) if self.ledger else ()
         return (each for each in found if self._is_here(each))
 
     def gone(self) -> Iterator[Entry]:
-        """List the documents that `sync` added and that their loader no longer finds.
+        """List the documents of the ledger that their loader no longer finds.
 
-        `prune` removes them. Where it cannot, a person may remove their sources (`source_id`) from
-        the service, and then their entries with `Ledger.forget`. A document that is found again is
-        no longer gone.
+        A person may remove their sources (`source_id`) from the service, and then their entries
+        with `Ledger.forget`. A document that is found again is no longer gone.
 
         Raises:
             LedgerError: the ledger cannot be read.
         """
-        found = self.ledger.gone(service=self._service)
+        found = self.ledger.gone(service=self._service) if self.ledger else ()
         return (each for each in found if self._is_here(each))
 
     def _is_here(self, one: Entry | SupersededSource) -> bool:

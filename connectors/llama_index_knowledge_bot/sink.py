@@ -27,8 +27,8 @@ from llama_index_knowledge_bot.documents import texts_of
 logger = logging.getLogger(__name__)
 
 _AGAIN = (
-    "A docstore of the pipeline would hold the documents back: leave it out, since the ledger does "
-    "its work. Then run the pipeline again with the same documents"
+    "A docstore of the pipeline would hold the documents back: leave it out, since no document "
+    "is sent twice without it. Then run the pipeline again with the same documents"
 )
 
 _SKIPPED_NAMED = 10
@@ -43,7 +43,8 @@ class CollectionSink(TransformComponent):
     restores its text; otherwise the document is refused as `invalid`. If several documents have the
     same id, none of them is sent.
 
-    The ledger records what was sent, so a failed run loses no document and a rerun adds none twice.
+    No document is lost by a failed run, and none is added twice by the next one: where the service
+    announces the extension `sync`, it knows itself what it has; elsewhere a `ledger` records it.
     The pipeline's cache never skips this step. Do not use a docstore: it records documents before
     the steps run, so those of a failed run never reach the sink again (upstream issue 22638). With
     `num_workers` each worker process sends its share of the documents with its own client and
@@ -56,32 +57,36 @@ class CollectionSink(TransformComponent):
     document without text is skipped, and named in a warning; it is `invalid` where the service
     still has its text of before.
 
-    The interface can neither replace nor delete a source. Where the service announces the extension
-    `sources` to this key, a changed document replaces its source in place, `delete_ref_doc`
-    deletes, and `prune` lets `sync` remove what a reader no longer finds. Elsewhere a changed
-    document is a new source, and `Ledger.superseded` lists the old one.
+    With `sync` a changed document takes the place of its old text, `sync` lets the service remove
+    what a reader no longer finds, and `delete_ref_doc` deletes. The interface alone can neither
+    replace nor delete a source: a changed document is a new one there, and `Ledger.superseded`
+    lists the old one.
 
     Pickles contain the clients and the ledger's address, and so the API key; `to_dict`, `repr` and
     what a pipeline persists do not.
 
     Example:
         ```python
-        sink = CollectionSink("col_handbook", ledger="sqlite:///kbot.db")
+        sink = CollectionSink("col_handbook")
         pipeline = IngestionPipeline(transformations=[sink, SentenceSplitter()])
         reader = SimpleDirectoryReader("handbook", filename_as_id=True)
         nodes = pipeline.run(documents=reader.load_data())
-        sink.sync(reader, prune=True)  # or without a pipeline: also removes what is gone
+        sink.sync(reader)  # or without a pipeline: also removes what is gone
         ```
 
     Args:
         collections: where the documents go, as one or several ids or `Collection` objects.
-        ledger: records what was sent: a `Ledger`, its address, or the path of a SQLite file.
+        ledger: records what was sent, for services that do not announce `sync`: a `Ledger`, its
+            address, or the path of a SQLite file.
+        origin: a name for where the documents come from, which are recognised within it: what
+            `sync` sent, a pipeline knows if both have the same. By default `sync` has the reader's
+            class, and a pipeline one of the collections' own.
         client: the client to send with; by default one made from `KNOWLEDGE_BOT_BASE_URL` and
             `KNOWLEDGE_BOT_API_KEY`.
         async_client: the client of asynchronous runs; by default one with the settings of `client`.
         options: `concurrency`, `on_unknown`, `rate`, `prune` and `wait_ready`, for each worker; see
-            `knowledge_bot.ingest.IngestionOptions`. A pipeline has no origin, so `prune` removes
-            nothing there.
+            `knowledge_bot.ingest.IngestionOptions`. A pipeline has a part of the documents, so
+            nothing is ever gone there.
 
     Raises:
         TypeError: there is no such option.
@@ -98,14 +103,16 @@ class CollectionSink(TransformComponent):
     rate: float | None
     prune: Any = Field(exclude=True)
     wait_ready: float
-    ledger: Ledger = Field(exclude=True, repr=False)
+    origin: str | None
+    ledger: Ledger | None = Field(exclude=True, repr=False)
     clients: Clients = Field(exclude=True, repr=False)
 
     def __init__(
         self,
         collections: str | Collection | Iterable[str | Collection],
         *,
-        ledger: Ledger | str | os.PathLike[str],
+        ledger: Ledger | str | os.PathLike[str] | None = None,
+        origin: str | None = None,
         client: Client | None = None,
         async_client: AsyncClient | None = None,
         clients: Clients | None = None,
@@ -113,11 +120,12 @@ class CollectionSink(TransformComponent):
     ) -> None:
         kept = ledger_of(ledger)
         check_names(options, SharedOptions)
-        checked = Ingestion(collections=collections, ledger=kept, **options)
+        checked = Ingestion(collections=collections, ledger=kept, origin=origin, **options)
         # The framework unpickles by passing all fields to this method, `clients` among them.
         super().__init__(
             collections=list(checked.collections),
             ledger=kept,
+            origin=origin,
             clients=clients or Clients(client, async_client),
             **shared_options(checked),
         )
@@ -140,7 +148,7 @@ class CollectionSink(TransformComponent):
 
     @classmethod
     def from_dict(cls, data: dict[str, Any], **kwargs: Any) -> "CollectionSink":
-        """Make a sink from settings; `ledger=` is required, since an address may be secret."""
+        """Make a sink from settings, and from a `ledger=`, whose address may be secret."""
         settings = {
             name: value for name, value in data.items() if name not in ("asked", "class_name")
         }
@@ -167,9 +175,9 @@ class CollectionSink(TransformComponent):
         Args:
             reader: returns all documents of its origin, with stable ids.
             options: `origin`, `gone_limit`, `prune` and `wait_ready`, by default the sink's; see
-                `knowledge_bot.ingest.IngestionOptions`. The origin is by default the reader's
-                class. Readers of one class that write to the same collections each need their own;
-                otherwise each marks the other's documents as gone.
+                `knowledge_bot.ingest.IngestionOptions`. Without an origin there either, it is the
+                reader's class. Readers of one class need names of their own; otherwise each finds
+                that the other's documents are gone.
 
         Returns:
             How many documents were created, replaced, unchanged, superseded and skipped, how many
@@ -198,10 +206,11 @@ class CollectionSink(TransformComponent):
     def delete_ref_doc(self, ref_doc_id: str, **_: Any) -> None:
         """Delete a document's source, where the service announces that this key may.
 
-        An id that the ledger does not know is fine; what is given again later is created again.
+        An id that is not known is fine; what is given again later is created again.
 
         Raises:
             UnsupportedError: the service does not announce `sources` with `manage` to this key.
+            ConfigurationError: it does not announce `sync`, and there is no ledger.
             KnowledgeBotError: the service did not delete it; the call may be repeated.
             LedgerError: the ledger cannot be used, or does not know what became of the document.
         """

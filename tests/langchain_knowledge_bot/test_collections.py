@@ -20,6 +20,7 @@ from knowledge_bot.ingest import IncompleteIngestionError, LedgerError
 from knowledge_bot.testing import MemoryService
 from langchain_knowledge_bot import KnowledgeBotCollection
 from numbering_bots import contents, received
+from refusals import refused
 
 PAGES = [Document(f"Page {n}.", metadata={"source": "guide.pdf", "page": n}) for n in (1, 2, 3)]
 
@@ -75,7 +76,8 @@ class Loader(BaseLoader):
         yield from self.documents
 
 
-def test_a_loader_is_synchronised(collection):
+def test_a_loader_is_synchronised_and_within_one_origin_the_same_is_not_added(collection):
+    collection = collection.model_copy(update={"origin": "guide"})
     assert collection.sync(Loader(*PAGES)).created == 3
     assert collection.sync(Loader(*PAGES)).unchanged == 3
     assert asyncio.run(collection.aadd_documents(Loader(*PAGES).alazy_load())).unchanged == 3
@@ -133,8 +135,6 @@ def test_wrong_fields_and_wrong_documents_are_errors_without_the_key(add, collec
         {"collections": "col_1", "concurrency": 0},
         {"collections": "col_1", "on_unknown": "guess"},
         {"collections": "col_1", "rate": 0},
-        {"collections": "col_1", "wait": -1},
-        {"collections": "col_1", "ledger_wait": -1},
         {"collections": "col_1", "dry_run": True},
     ):
         with pytest.raises(ValidationError) as caught:
@@ -155,10 +155,11 @@ def delete(request):
     return run
 
 
-def in_memory(service, tmp_path):
+def in_memory(service, tmp_path=None):
+    """A collection of a service; without a folder it has no ledger."""
     return KnowledgeBotCollection(
         collections="col_default",
-        ledger=tmp_path / "ledger.db",
+        ledger=tmp_path and tmp_path / "ledger.db",
         client=Client(KEY, "https://service.test", transport=service.transport),
         async_client=AsyncClient(KEY, "https://service.test", transport=service.async_transport),
     )
@@ -225,3 +226,26 @@ def test_a_deletion_that_failed_may_be_repeated(delete, tmp_path):
     collection.client.delete_source(service.sources[0]["id"])  # as a person would
     assert delete(collection, ["a", "b", "c"])["succeeded"] == ["a", "b", "c"]
     assert service.sources == []
+
+
+def test_without_a_ledger_the_service_knows_what_it_has(add, delete):
+    service = MemoryService(extensions={"sources", "sync"})
+    first, second = Document("Opens at 9.", id="hours"), Document("Blue.", id="walls")
+    assert add(in_memory(service), [first, second]).created == 2
+    first = Document("Opens at 8.", id="hours")
+    report = add(in_memory(service), [first, second])  # as in another process
+    assert (report.replaced, report.unchanged, len(service.sources)) == (1, 1, 2)
+    collection = in_memory(service).model_copy(update={"origin": "loader"})
+    collection.sync(Loader(*PAGES))
+    assert collection.sync(Loader(*PAGES[1:])).removed == 1
+    assert delete(collection, ["hours", "never heard of"])["succeeded"] == ["hours"]
+    assert len(service.sources) == 3
+    assert [*collection.gone(), *collection.superseded()] == []
+
+
+def test_a_service_that_keeps_no_book_needs_a_ledger(add, delete):
+    service = MemoryService(extensions={"sources"})
+    for use in (lambda: add(in_memory(service), PAGES), lambda: delete(in_memory(service), ["a"])):
+        with refused("ledger"):
+            use()
+    assert service.requests == []

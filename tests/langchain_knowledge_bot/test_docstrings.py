@@ -18,6 +18,7 @@ from knowledge_bot.testing import MemoryService
 EXAMPLES = {
     name: 2 if isinstance(getattr(langchain_knowledge_bot, name), type) else 1
     for name in langchain_knowledge_bot.__all__
+    if name != "__version__"
 }
 
 
@@ -41,7 +42,9 @@ class Loader(BaseLoader):
 @pytest.fixture
 def service():
     return MemoryService(
-        bots={"bot_handbook": {}}, collections=["col_handbook"], extensions={"sources", "passages"}
+        bots={"bot_handbook": {}},
+        collections=["col_handbook"],
+        extensions={"sources", "sync", "passages"},
     )
 
 

@@ -24,7 +24,7 @@ from llama_index.core.schema import Document, ImageDocument, TextNode
 from llama_index.core.storage.docstore import SimpleDocumentStore
 
 from calls import KEY
-from knowledge_bot import Client
+from knowledge_bot import AsyncClient, Client
 from knowledge_bot.ingest import IncompleteIngestionError, Ledger
 from knowledge_bot.testing import MemoryService
 from llama_index_knowledge_bot import CollectionSink
@@ -306,7 +306,7 @@ def test_the_error_survives_the_way_out_of_a_worker(client, service, ledger):
     "wrong",
     [
         *({"collections": "bot_1"}, {"collections": []}, {"concurrency": 0}, {"rate": 0}),
-        *({"on_unknown": "guess"}, {"wait": -1}, {"ledger_wait": -1}),
+        *({"on_unknown": "guess"}, {"wait_ready": -1}, {"origin": ""}),
     ],
     ids=str,
 )
@@ -316,7 +316,7 @@ def test_an_argument_that_cannot_be_used_is_an_error_before_anything_is_sent(led
         CollectionSink(**given, ledger=ledger, client=Client(KEY, "https://service.example"))
 
 
-@pytest.mark.parametrize("name", ["ledger_wiat", "dry_run", "origin"])
+@pytest.mark.parametrize("name", ["concurency", "dry_run", "gone_limit"])
 def test_an_option_that_a_sink_does_not_take_is_refused_and_not_ignored(ledger, name):
     with pytest.raises(TypeError, match=f"'{name}'"):
         CollectionSink("col_1", ledger=ledger, client=Client(KEY, "https://x.example"), **{name: 1})
@@ -324,14 +324,14 @@ def test_an_option_that_a_sink_does_not_take_is_refused_and_not_ignored(ledger, 
 
 def test_a_sink_is_written_down_without_key_and_ledger_and_read_back(client, service, tmp_path):
     address = "postgresql://kbot:password-of-the-ledger@db.example/kbot"
-    sink = CollectionSink("col_1", ledger=address, client=client, concurrency=2, ledger_wait=60)
+    sink = CollectionSink("col_1", ledger=address, client=client, concurrency=2, wait_ready=60)
     text = f"{sink.to_json()} {sink.to_dict()} {sink!r} {sink} {sink.model_dump()}"
     assert KEY not in text
     assert "password-of-the-ledger" not in text
     again = CollectionSink.from_json(
         sink.to_json(), ledger=Ledger(tmp_path / "x.db"), client=client
     )
-    assert (again.collections, again.concurrency, again.ledger_wait) == (["col_1"], 2, 60)
+    assert (again.collections, again.concurrency, again.wait_ready) == (["col_1"], 2, 60)
     assert len(again(documents(["a"]))) == 1
     assert names(service) == ["a"]
 
@@ -386,3 +386,28 @@ def test_a_document_is_deleted_by_its_id_and_an_unknown_one_is_fine(delete, ledg
     assert [entry.key for entry in ledger.entries()] == ["id of page 1"]
     sink(documents(NAMES[:2]))
     assert len(service.sources) == 2
+
+
+def test_without_a_ledger_the_service_knows_what_it_has(run, delete):
+    service = MemoryService(collections=["col_1"], extensions={"sources", "sync"})
+    client = Client(KEY, "https://service.test", transport=service.transport)
+    awaiting = AsyncClient(KEY, "https://service.test", transport=service.async_transport)
+
+    def sink():  # as in another process
+        return CollectionSink("col_1", origin="o", client=client, async_client=awaiting)
+
+    run([sink()], documents(NAMES[:3]))
+    run([sink()], documents(NAMES[:2], "New text of {}."))
+    assert sink().sync(Reader(documents(NAMES[1:3]))).removed == 1
+    delete(sink(), "id of page 1")
+    delete(sink(), "id of page 1")
+    assert [one["name"] for one in service.sources] == ["page 2"]
+    with refused("ledger"):
+        CollectionSink("col_1", client=plain_client()).sync(Reader(documents()))
+    with refused("ledger"):
+        delete(CollectionSink("col_1", client=plain_client()), "id of page 1")
+
+
+def plain_client():
+    transport = MemoryService(collections=["col_1"]).transport
+    return Client(KEY, "https://service.test", transport=transport)

@@ -215,7 +215,7 @@ def right_objects(client: Client, collection: Collection) -> None:
     KnowledgeBotRetriever(bot_id="bot_guide", client=client, k=1)
     KnowledgeBotRetriever(bot_ids=["bot_guide", "bot_other"], async_client=AsyncClient())
     KnowledgeBotTool(bot_id="bot_guide", description="Knows the hours.", handle_tool_error=False)
-    KnowledgeBotCollection(collections="col_1", ledger="sqlite:///k.db")
+    KnowledgeBotCollection(collections="col_1")
     KnowledgeBotCollection(collections=[collection, "col_2"], ledger=Path("k.db"), concurrency=3)
     KnowledgeBotCollection(collections="col_1", ledger="k.db", rate=5, wait_ready=90)
     CollectionSink([collection], ledger=Path("k.db"), client=client, rate=5, wait_ready=60)
@@ -235,8 +235,8 @@ def wrong_objects() -> None:
     KnowledgeBotTool(bot_id="bot_guide", timeout="60")  # type: ignore[arg-type]
     KnowledgeBotTool(bot_id="bot_guide", conversation="run")  # type: ignore[arg-type]
     KnowledgeBotToolkit(description={"bot_guide": "Knows the hours."})  # type: ignore[call-arg]
-    KnowledgeBotCollection(collections="col_1")  # type: ignore[call-arg]
+    KnowledgeBotCollection(ledger="k.db")  # type: ignore[call-arg]
     KnowledgeBotCollection(collections=1, ledger="k.db")  # type: ignore[arg-type]
     KnowledgeBotCollection(collections="col_1", ledger="k.db", dry_run=True)  # type: ignore[call-arg]
     CollectionSink("col_1", ledger="k.db", wait_ready="5m")  # type: ignore[arg-type]
-    CollectionSink("col_1", ledger="k.db", origin="x")  # type: ignore[call-arg]
+    CollectionSink("col_1", ledger="k.db", dry_run=True)  # type: ignore[call-arg]

@@ -3,6 +3,7 @@
 - `retrieval`: what bots answer from, for retrievers.
 - `tools`: the names and descriptions of bots as tools.
 - `settings`: clients, and what else the classes of frameworks are set up with.
+- `removing`: deletes the sources of documents.
 
 The names below are the core's own, which its other packages import from here and from no private
 module. Users should not: a name may change in any release, together with those packages. Each is
@@ -18,9 +19,9 @@ if TYPE_CHECKING:
     from knowledge_bot._endpoints import check_number, collection_ids, identifier
     from knowledge_bot._extensions import Extensions, check_announced, end_of_life, new_key
     from knowledge_bot._extras import require
+    from knowledge_bot.adapters.removing import remove
     from knowledge_bot.checks._files import parse_questions
     from knowledge_bot.checks._questions import question_of
-    from knowledge_bot.ingest._ledger import remove
     from knowledge_bot.ingest._options import (
         OnUnknown,
         SharedOptions,
@@ -37,7 +38,7 @@ _HOMES = {
     "._lazy": ("lazy_names",),
     ".checks._files": ("parse_questions",),
     ".checks._questions": ("question_of",),
-    ".ingest._ledger": ("remove",),
+    ".adapters.removing": ("remove",),
     ".ingest._options": ("OnUnknown", "SharedOptions", "check_names", "shared_options"),
     ".origins._loader": ("Texts", "text_or_skipped"),
 }

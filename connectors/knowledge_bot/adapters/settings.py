@@ -106,14 +106,16 @@ class SyncOptions(TypedDict, total=False):
     wait_ready: float
 
 
-def ledger_of(given: "Ledger | str | os.PathLike[str]") -> "Ledger":
-    """Return a ledger whose address can be used.
+def ledger_of(given: "Ledger | str | os.PathLike[str] | None") -> "Ledger | None":
+    """Return a ledger whose address can be used; None: there is none.
 
     Raises:
         ConfigurationError: it cannot.
     """
     from knowledge_bot.ingest import Ledger, LedgerError
 
+    if given is None:
+        return None
     ledger = given if isinstance(given, Ledger) else Ledger(given)
     try:
         _ = ledger.database
@@ -123,18 +125,21 @@ def ledger_of(given: "Ledger | str | os.PathLike[str]") -> "Ledger":
 
 
 def ingestion_of(face: Any, **options: Any) -> "Ingestion":
-    """Return a run with an object's collections, ledger and options, and with options of a call."""
+    """Return a run with an object's collections, ledger and options, and with options of a call.
+
+    What it is given is a part of the object's origin, unless `complete` says otherwise.
+    """
     from knowledge_bot.ingest import Ingestion
     from knowledge_bot.ingest._options import shared_options
 
-    how: Any = {**shared_options(face), **options}
-    return Ingestion(collections=face.collections, ledger=face.ledger, **how)
+    usual: Any = {**shared_options(face), "origin": face.origin, "complete": False}
+    return Ingestion(collections=face.collections, ledger=face.ledger, **(usual | options))
 
 
 def sync_of(face: Any, source: object, options: SyncOptions) -> "Ingestion":
     """Return the run of `sync`, with the source's class as its origin unless that is named."""
-    origin = options.get("origin") or type(source).__name__
-    return ingestion_of(face, **{**options, "origin": origin})
+    origin = options.get("origin") or face.origin or type(source).__name__
+    return ingestion_of(face, **{**options, "origin": origin, "complete": True})
 
 
 class WithoutEffect(TypedDict, total=False):
