@@ -87,20 +87,25 @@ def archive(members: dict[str, str | bytes]) -> bytes:
     return packed.getvalue()
 
 
-_WORDS = (
+WORDS = (
     'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
     ' xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math"'
     f' xmlns:r="{_OFFICE}"'
 )
 
 
+def docx_body(body: str) -> str:
+    """The main part of a Word document."""
+    return f"<w:document {WORDS}><w:body>{body}</w:body></w:document>"
+
+
 def docx(*paragraphs: str, body: str = "", properties: str = "", **parts: str) -> bytes:
     """A Word document; `parts` are the insides of others in its folder, by their names."""
     text = "".join(f"<w:p><w:r><w:t>{paragraph}</w:t></w:r></w:p>" for paragraph in paragraphs)
     members = {
-        "word/document.xml": f"<w:document {_WORDS}><w:body>{text}{body}</w:body></w:document>",
+        "word/document.xml": docx_body(text + body),
         **{
-            f"word/{name}.xml": f"<w:{name} {_WORDS}>{inside}</w:{name}>"
+            f"word/{name}.xml": f"<w:{name} {WORDS}>{inside}</w:{name}>"
             for name, inside in parts.items()
         },
         **({"docProps/core.xml": properties} if properties else {}),

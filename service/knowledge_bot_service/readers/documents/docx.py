@@ -78,7 +78,7 @@ _MAX_COLUMNS: Final = 63
 # 17.4.55).
 _TRUE: Final = frozenset({"1", "true", "on"})
 _FIRST_ROW: Final = 0x0020
-_HIDING: Final = ("vanish", "strike", "dstrike")
+_HIDING: Final = frozenset({f"{_W}vanish", f"{_W}strike", f"{_W}dstrike"})
 _HEXADECIMAL: Final = re.compile(r"[0-9A-Fa-f]{1,8}")
 _PLACE: Final = re.compile("%([1-9])")
 _EQUATION: Final = "{http://schemas.openxmlformats.org/officeDocument/2006/math}t"
@@ -104,7 +104,11 @@ def _notes(package: Package, main: str) -> dict[tuple[str, str | None], str]:
     found = {}
     for kind, name in _NOTES.items():
         for note in _each(_companion(package, main, name), kind):
-            words = " ".join(text.text or "" for text in _each(note, "t") if _is_shown(text))
+            words = " ".join(
+                text.text or ""
+                for text in _each(note, "t")
+                if not (_is_in(text, *_UNSEEN) or _hidden(text.find(f"../{_W}rPr")))
+            )
             found[kind, note.get(f"{_W}id")] = " ".join(words.split())
     return found
 
@@ -159,7 +163,7 @@ class _Styles:
 
     def __init__(self, styles: "Element | None", numbering: "Element | None") -> None:
         self._styles = {style.get(f"{_W}styleId", ""): style for style in _each(styles, "style")}
-        self._hiding = {name for name in self._styles if self._hides(name)}
+        self.hide = {name for name in self._styles if self._hides(name)}
         levels = {
             (one.get(f"{_W}abstractNumId"), level.get(f"{_W}ilvl")): _form(level)
             for one in _each(numbering, "abstractNum")
@@ -182,12 +186,8 @@ class _Styles:
                     self._levels[number, level] = form
 
     def hides(self, properties: "Element | None", style: str) -> bool:
-        """Whether what has these properties, or a style that they name, is not shown."""
-        if properties is None:
-            return False
-        if (own := _hidden(properties)) is not None:
-            return own
-        return _value(properties, style) in self._hiding
+        """Whether the style that these properties name hides what has it."""
+        return bool(self.hide) and _value(properties, style) in self.hide
 
     def _hides(self, name: str) -> bool:
         for style in self._inherited(name):
@@ -262,8 +262,7 @@ def _hidden(properties: "Element | None") -> bool | None:
     """Whether properties hide words or strike them out; None where they do not say."""
     if properties is None:
         return None
-    marks = [properties.find(f"{_W}{mark}") for mark in _HIDING]
-    said = [mark.get(f"{_W}val", "1") in _TRUE for mark in marks if mark is not None]
+    said = [one.get(f"{_W}val", "1") in _TRUE for one in properties if one.tag in _HIDING]
     return any(said) if said else None
 
 
@@ -359,15 +358,14 @@ class _DocxBody:
                 return element.text or ""
 
     def _is_shown(self, element: "Element") -> bool:
-        if not _is_shown(element):
+        """Whether words hold for a reader: they are not hidden, struck out, deleted, moved away."""
+        if _is_in(element, *_UNSEEN):
             return False
         run = next(element.iterancestors(f"{_W}r"), None)
-        if run is None:
-            return True
-        own = run.find(f"{_W}rPr")
-        if own is not None and _hidden(own) is not None:
-            return True
-        paragraph = next(run.iterancestors(f"{_W}p"), None)
+        own = None if run is None else run.find(f"{_W}rPr")
+        if (is_hidden := _hidden(own)) is not None:
+            return not is_hidden
+        paragraph = next(element.iterancestors(f"{_W}p"), None) if self._styles.hide else None
         look = None if paragraph is None else paragraph.find(f"{_W}pPr")
         return not (self._styles.hides(own, "rStyle") or self._styles.hides(look, "pStyle"))
 
@@ -549,13 +547,6 @@ def _number(value: str | None, otherwise: int) -> int:
     """A number of columns."""
     is_number = value is not None and value.isdecimal()
     return min(int((value or "")[:4]), _MAX_COLUMNS) if is_number else otherwise
-
-
-def _is_shown(text: "Element") -> bool:
-    """Whether it holds for a reader: it is not hidden, struck out, deleted or moved away."""
-    run = text.getparent()
-    is_hidden = run is not None and _hidden(run.find(f"{_W}rPr"))
-    return not (is_hidden or _is_in(text, *_UNSEEN))
 
 
 def _is_in(element: "Element", *tags: str) -> bool:

@@ -5,8 +5,10 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import groupby
 from typing import IO, TYPE_CHECKING, Final
+from urllib.parse import urljoin
 
 from knowledge_bot_service.readers.analyzer.blocks import COLONS, Block, text_of
 from knowledge_bot_service.readers.documents.document import (
@@ -131,7 +133,7 @@ def _prepare(root: "HtmlElement") -> None:
     base = root.find(".//base[@href]")
     own = root.find(".//link[@rel='canonical'][@href]") if base is None else base
     if own is not None and own.get("href", "").startswith(("http://", "https://")):
-        root.make_links_absolute(own.get("href"), handle_failures="ignore")
+        root.getroottree().docinfo.URL = own.get("href")
     for summary in root.iter("summary"):
         summary.tag = "p"
     _open(root)
@@ -152,7 +154,7 @@ def _prepare(root: "HtmlElement") -> None:
 
 def _open(root: "HtmlElement") -> None:
     """Show what a control of the page opens, such as a part of an accordion, and the control."""
-    named = {one.get("id"): one for one in root.iter() if one.get("id")}
+    named = {one.get("id"): one for one in root.xpath("//*[@id]")}
     for control in root.xpath(_MAY_OPEN):
         heading = next(control.iterancestors(*_HEADINGS, "dt"), None)
         around = control if heading is None else heading
@@ -340,7 +342,7 @@ class _HtmlReader:
         elif element.tag == "table" and self._tables:
             self._tables.pop()
         elif element.tag == "a" and (link := "".join(self._words[self._link :])):
-            self._words[self._link :] = [linked(link, element.get("href"))]
+            self._words[self._link :] = [linked(link, _address(element))]
         if not is_last:
             self._words.append(element.tail or "")
 
@@ -450,6 +452,15 @@ def _span(cell: "Element", name: str) -> int:
     return max(1, min(int(found[1]), _MAX_SPAN)) if found else 1
 
 
+def _address(link: "Element") -> str:
+    """Where a link leads, if that can be told: by itself, or as the page says where it is."""
+    address = link.get("href", "")
+    base = link.getroottree().docinfo.URL
+    with suppress(ValueError):
+        return urljoin(base, address) if base and address[:1] not in {"", "#"} else address
+    return ""
+
+
 def _words(element: "Element") -> str:
     return " ".join("".join(_texts(element)).split())
 
@@ -462,6 +473,6 @@ def _texts(element: "Element") -> Iterator[str]:
         yield gap
         if child.tag not in _FURNITURE:
             words = "".join(_texts(child))
-            yield linked(words, child.get("href")) if child.tag == "a" else words
+            yield linked(words, _address(child)) if child.tag == "a" else words
         yield gap
         yield child.tail or ""

@@ -5,12 +5,20 @@ import logging
 import re
 import signal
 import threading
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from knowledge_bot_service.readers.analyzer.blocks import Block
-from knowledge_bot_service.readers.documents.document import ExtractionError, ParsedDocument
+from knowledge_bot_service.readers.documents.document import (
+    ExtractionError,
+    ParsedDocument,
+    linked,
+)
+from knowledge_bot_service.readers.documents.tables import table_blocks
 
 if TYPE_CHECKING:
     from pypdf import PageObject, PdfReader
@@ -40,6 +48,9 @@ def read_pdf(data: bytes) -> ParsedDocument:
     except DependencyError:
         raise ExtractionError("the PDF is encrypted in a way that cannot be read") from None
     except _faults():
+        # What is said of places in it may not count what was put before it.
+        if (start := data.find(b"%PDF-")) > 0:
+            return read_pdf(data[start:])
         raise ExtractionError(_DAMAGED) from None
     if not count:
         raise ExtractionError("the PDF has no pages")
@@ -80,13 +91,14 @@ def _blocks(reader: "PdfReader", count: int, warnings: list[str]) -> Iterator[Bl
         try:
             with _limited():
                 page = reader.pages[number]
-                text = page.extract_text()
-                fields = [*_fields(page)]
+                fields, links = _annotations(page)
+                fragments = _fragments(page, links)
         except _faults(_TooSlowError) as error:
             reason = reason or (_TOO_LARGE if isinstance(error, LimitReachedError) else _DAMAGED)
             unread.append(str(number + 1))
             continue
-        found = [*_unwrapped(text), *fields]
+        text = "".join(one.text for one in fragments)
+        found = [*_laid_out(fragments), *fields]
         empty += [] if found else [str(number + 1)]
         unclear += [str(number + 1)] if _is_unclear(text) else []
         yield from found
@@ -127,17 +139,143 @@ def _limited() -> Iterator[None]:
         signal.signal(signal.SIGPROF, before)
 
 
-def _fields(page: "PageObject") -> Iterator[Block]:
-    """What is filled into the fields of a page's form."""
+@dataclass(frozen=True, slots=True)
+class _Fragment:
+    """Words of a page that are drawn in one go, and where they begin, in points."""
+
+    x: float
+    y: float
+    size: float
+    text: str
+
+    @property
+    def end(self) -> float:
+        """Where they end, roughly: a character is half as wide as high."""
+        return self.x + len(self.text.strip()) * self.size / 2
+
+
+@dataclass(frozen=True, slots=True)
+class _Link:
+    """Where a link leads, and the corners of what it is on."""
+
+    address: str
+    left: float
+    bottom: float
+    right: float
+    top: float
+
+
+def _fragments(page: "PageObject", links: Sequence[_Link]) -> list[_Fragment]:
+    """The words of a page in the order in which they are read, with the addresses of links."""
+    found: list[_Fragment] = []
+
+    def add(
+        text: str, around: Sequence[float], at: Sequence[float], _: object, size: float
+    ) -> None:
+        x = at[4] * around[0] + at[5] * around[2] + around[4]
+        y = at[4] * around[1] + at[5] * around[3] + around[5]
+        if found and not text.strip():
+            found[-1] = replace(found[-1], text=found[-1].text + text)
+        elif text:
+            found.append(_Fragment(x, y, abs(size * at[0] * around[0]) or 1.0, text))
+
+    page.extract_text(visitor_text=add)
+    for link in links:
+        on = [
+            number
+            for number, one in enumerate(found)
+            if link.bottom - 2 <= one.y <= link.top and one.x <= link.right and one.text.strip()
+        ]
+        if on:
+            one = found[on[-1]]
+            # How wide a character is, roughly, tells where the words of the link end.
+            end = one.text.find(" ", round((link.right - one.x) / one.size * 2) - 1)
+            end = len(one.text.rstrip()) if end < 0 else end
+            text = linked(one.text[:end], link.address) + one.text[end:]
+            found[on[-1]] = replace(one, text=text)
+    return found
+
+
+def _laid_out(fragments: Sequence[_Fragment]) -> Iterator[Block]:
+    """The paragraphs of a page, and its tables where what is drawn stands in rows and columns."""
+    lines = [[*line] for _, line in groupby(fragments, lambda one: round(one.y / 2))]
+    text: list[str] = []
+    for is_grid, run in groupby(lines, lambda line: len(_cells(line)) > 1):
+        rows = [*run]
+        cells = _columns([_cells(line) for line in rows]) if is_grid and len(rows) > 1 else []
+        if cells and _are_prose(cells):
+            text += [f"{cell}\n" for column in zip(*cells, strict=True) for cell in column]
+        elif cells:
+            yield from _unwrapped("".join(text))
+            yield from table_blocks(cells)
+            text.clear()
+        else:
+            text += [one.text for line in rows for one in line]
+    yield from _unwrapped("".join(text))
+
+
+def _cells(line: Sequence[_Fragment]) -> list[_Fragment]:
+    """The parts of a line that stand apart, in their order; one where they follow one another."""
+    cells: list[_Fragment] = []
+    for one in sorted(line, key=lambda one: one.x):
+        if cells and one.x - cells[-1].end < _GAP:
+            return cells[:1]
+        cells.append(one)
+    return cells
+
+
+def _columns(rows: Sequence[Sequence[_Fragment]]) -> list[list[str]]:
+    """The words of a grid by row and column; nothing where these cannot be told."""
+    if len({len(row) for row in rows}) == 1 and all(map(_is_column, zip(*rows, strict=True))):
+        return [[one.text.strip() for one in row] for row in rows]
+    starts = sorted(one.x for row in rows for one in row)
+    columns = [one for before, one in pairwise([-_GAP * 2, *starts]) if one - before > _GAP]
+    found: list[list[str]] = []
+    for row in rows:
+        places = [bisect_right(columns, one.x) - 1 for one in row]
+        if len(set(places)) < len(places):
+            return []
+        words = dict(zip(places, row, strict=True))
+        found.append([words[at].text.strip() if at in words else "" for at in range(len(columns))])
+    return found if len(columns) < _MAX_COLUMNS else []
+
+
+def _is_column(cells: Sequence[_Fragment]) -> bool:
+    """Whether cells begin, end, or have their middles below one another."""
+    starts, ends = [one.x for one in cells], [one.end for one in cells]
+    middles = [(start + end) / 2 for start, end in zip(starts, ends, strict=True)]
+    return any(max(places) - min(places) < _GAP for places in (starts, ends, middles))
+
+
+def _are_prose(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether the columns of a grid are those of a text: long lines that go on below."""
+    cells = [cell for row in rows for cell in row]
+    goes_on = sum(cell[:1].islower() for row in rows[1:] for cell in row)
+    return sum(map(len, cells)) > len(cells) * _LINE and goes_on * 2 > len(cells) - len(rows[0])
+
+
+# Columns are so far apart, in points; the lines of one that is a text have so many characters.
+_GAP: Final = 12.0
+_LINE: Final = 18
+_MAX_COLUMNS: Final = 30
+
+
+def _annotations(page: "PageObject") -> tuple[list[Block], list[_Link]]:
+    """What is filled into the fields of a page's form, and its links to other sites."""
+    fields, links = list[Block](), list[_Link]()
     for reference in page.get("/Annots") or []:
-        field = reference.get_object()
-        if not isinstance(field, dict) or field.get("/Subtype") != "/Widget":
+        one = reference.get_object()
+        if not isinstance(one, dict):
             continue
-        kind, value, name = (_inherited(field, key) for key in ("/FT", "/V", "/T"))
-        if value in {None, "", "/Off"} or kind not in {"/Tx", "/Ch", "/Btn"}:
-            continue
-        words = " ".join(str(value).lstrip("/").split())
-        yield Block("paragraph", f"{field.get('/TU') or name or ''}: {words}".lstrip(": "))
+        if one.get("/Subtype") == "/Link" and "/A" in one and "/URI" in one["/A"]:
+            links.append(_Link(str(one["/A"]["/URI"]), *map(float, one["/Rect"])))
+        elif one.get("/Subtype") == "/Widget":
+            kind, value, name = (_inherited(one, key) for key in ("/FT", "/V", "/T"))
+            if value not in {None, "", "/Off"} and kind in {"/Tx", "/Ch", "/Btn"}:
+                words = " ".join(str(value).lstrip("/").split())
+                name = one.get("/TU") or name or ""
+                fields.append(Block("paragraph", f"{name}: {words}".lstrip(": ")))
+    return fields, links
 
 
 def _inherited(field: Any, key: str) -> Any:
@@ -169,7 +307,11 @@ _ODD: Final = re.compile("[\ufffd\ue000-\uf8ff\0-\x08]|/[A-Z]\\d\\d|/g\\d+|\\(ci
 def _titled(blocks: Iterator[Block]) -> Iterator[Block]:
     """Blocks of which the first is a heading, if it is a title above another one."""
     first, second = next(blocks, None), next(blocks, None)
-    if first and second and all(one.is_prose and one.is_title for one in (first, second)):
+    if (
+        first
+        and second
+        and all(one.kind == "paragraph" and one.is_title for one in (first, second))
+    ):
         first = Block("heading", first.text, 1)
     yield from filter(None, (first, second))
     yield from blocks
@@ -206,7 +348,7 @@ def _paragraphs(lines: list[str], width: float) -> Iterator[str]:
         if together.endswith("-") and line[:1].islower():
             together = together[:-1] + line
         elif together:
-            together = f"{together} {line}"
+            together = f"{together} {line}".rstrip()
         else:
             together = line
         if len(line) < width:

@@ -1,6 +1,5 @@
 """XML: the text of its elements; and what a fault of libxml2 means."""
 
-import re
 from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING, Final
 
@@ -54,23 +53,27 @@ def parsed_xml(data: bytes) -> "Element":
 
 
 def _blocks(element: "Element") -> Iterator[Block]:
-    children = [*element]
-    values = [(_name(key), str(value).strip()) for key, value in element.items() if value.strip()]
-    own = [element.text or "", *(child.tail or "" for child in element)]
-    if not children or any(map(str.strip, own)):
+    values = [(_name(key), str(value)) for key, value in element.items() if value.strip()]
+    if not len(element) or _is_mixed(element):
         if text := " ".join("".join(map(str, element.itertext())).split()):
-            values.append(("" if children or _PROSE.search(text) else _name(element.tag), text))
+            values.append(("" if len(element) or _is_prose(text) else _name(element.tag), text))
         yield from _told(values)
         return
-    for child in children:
+    for child in element:
         text = " ".join((child.text or "").split())
-        if len(child) or child.attrib or _PROSE.search(text):
+        if len(child) or child.attrib or _is_prose(text):
             yield from _told(values)
             values = []
             yield from _blocks(child)
         elif text:
             values.append((_name(child.tag), text))
     yield from _told(values)
+
+
+def _is_mixed(element: "Element") -> bool:
+    """Whether words stand beside other elements: these are marks within a text."""
+    own = (element.text, *(child.tail for child in element))
+    return any(words and not words.isspace() for words in own)
 
 
 def _told(values: list[tuple[str, str]]) -> Iterator[Block]:
@@ -84,8 +87,12 @@ def _name(tag: object) -> str:
     return str(tag).rpartition("}")[2].replace("_", " ")
 
 
-# What is said in sentences needs no name.
-_PROSE: Final = re.compile(r"[.!?:]$|^.{80}", re.DOTALL)
+def _is_prose(text: str) -> bool:
+    """Whether a text is said in sentences, which need no name."""
+    return len(text) >= _LONG or text.endswith((".", "!", "?", ":"))
+
+
+_LONG: Final = 80
 
 
 def _reason(error: "XMLSyntaxError") -> str:

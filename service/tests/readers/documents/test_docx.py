@@ -2,7 +2,7 @@
 
 import pytest
 
-from document_files import Read, docx
+from document_files import SENTENCE, WORDS, Read, archive, docx, docx_body, relations
 
 
 def cell(*paragraphs, properties=""):
@@ -263,3 +263,95 @@ def test_a_text_box_is_read_once_though_it_is_there_twice(read):
 )
 def test_a_word_document_without_readable_text_gets_its_reason(data, part, read):
     assert part in read.reason(data, "a.docx")
+
+
+def numbered(form, text, start=1, override=""):
+    """A list of two levels, and one that begins it anew."""
+    level = (
+        f'<w:lvl w:ilvl="0"><w:start w:val="{start}"/><w:numFmt w:val="{form}"/>'
+        f'<w:lvlText w:val="{text}"/></w:lvl><w:lvl w:ilvl="1"><w:start w:val="1"/>'
+        '<w:numFmt w:val="decimal"/><w:lvlText w:val="%1.%2"/></w:lvl>'
+    )
+    return (
+        f'<w:abstractNum w:abstractNumId="0">{level}</w:abstractNum>'
+        f'<w:num w:numId="1"><w:abstractNumId w:val="0"/>{override}</w:num>'
+    )
+
+
+ITEMS = "".join(
+    paragraph(word, properties=in_list(1, level)) for word, level in [("a", 0), ("b", 1)]
+)
+AGAIN = '<w:lvlOverride w:ilvl="0"><w:startOverride w:val="4"/></w:lvlOverride>'
+
+
+@pytest.mark.parametrize(
+    ("list_", "told"),
+    [
+        (("decimal", "%1.", 5), "5. a\n   5.1 b"),
+        (("lowerLetter", "(%1)", 2), "(b) a\n    b.1 b"),
+        (("upperRoman", "%1.", 9), "IX. a\n    IX.1 b"),
+        (("decimal", "Article %1", 1), "Article 1 a\n          1.1 b"),
+        (("decimal", "%1.", 1, AGAIN), "4. a\n   4.1 b"),
+        (("decimalZero", "%1", 7), "07 a\n   07.1 b"),
+    ],
+)
+def test_an_item_has_the_number_that_a_reader_sees(list_, told, read):
+    data = docx(body=ITEMS, numbering=numbered(*list_))
+    assert read(data, "a.docx").text == told
+
+
+RUN = "<w:p><w:r>{}<w:t>Smoker</w:t></w:r></w:p>"
+DROP = '<w:p><w:pPr><w:framePr w:dropCap="drop"/></w:pPr><w:r><w:t>D</w:t></w:r></w:p>'
+FIELD = (
+    '<w:p><w:r><w:fldChar w:fldCharType="begin"/><w:instrText> HYPERLINK "https://x.org/f" '
+    '</w:instrText><w:fldChar w:fldCharType="separate"/><w:t>The form</w:t>'
+    '<w:fldChar w:fldCharType="end"/></w:r></w:p>'
+)
+HIDING = (
+    '<w:style w:type="character" w:styleId="Hid"><w:rPr><w:vanish/></w:rPr></w:style>'
+    '<w:style w:type="paragraph" w:styleId="Old"><w:rPr><w:strike/></w:rPr></w:style>'
+)
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (
+            "<w:p><w:r><w:t>It is </w:t></w:r><m:oMath><m:r><m:t>a*b</m:t></m:r></m:oMath></w:p>",
+            "It is a*b",
+        ),
+        (RUN.format('<w:sym w:font="Wingdings" w:char="F0FE"/>'), "☒Smoker"),
+        (RUN.format("<w:ffData><w:checkBox><w:checked/></w:checkBox></w:ffData>"), "☒ Smoker"),
+        (RUN.format('<w:checkBox><w:default w:val="0"/></w:checkBox>'), "☐ Smoker"),
+        (DROP + paragraph("rop by."), "Drop by."),
+        (paragraph("Seen.") + paragraph("Struck.", "Old"), "Seen."),
+        (
+            '<w:p><w:r><w:rPr><w:rStyle w:val="Hid"/></w:rPr><w:t>No</w:t></w:r></w:p>'
+            + paragraph("Yes."),
+            "Yes.",
+        ),
+        (FIELD, "The form (https://x.org/f)"),
+        (
+            '<w:p><w:hyperlink r:id="rId1"><w:r><w:t>The form</w:t></w:r></w:hyperlink></w:p>',
+            "The form (https://x.org/f)",
+        ),
+        ('<w:altChunk r:id="rId2"/>', SENTENCE),
+    ],
+)
+def test_what_word_shows_is_told(body, text, read):
+    members = {
+        "word/document.xml": docx_body(body),
+        "word/styles.xml": f"<w:styles {WORDS}>{HIDING}</w:styles>",
+        "word/_rels/document.xml.rels": relations("hyperlink=https://x.org/f", "aFChunk=a.html"),
+        "word/a.html": f"<html><body><p>{SENTENCE}</p></body></html>",
+    }
+    assert read(archive(members), "a.docx").text == text
+
+
+def test_the_main_part_has_any_name_and_may_be_strict(read):
+    strict = "http://purl.oclc.org/ooxml/wordprocessingml/main"
+    body = f'<w:document xmlns:w="{strict}"><w:body>{paragraph("Strict.")}</w:body></w:document>'
+    data = archive(
+        {"_rels/.rels": relations("officeDocument=word/document2.xml"), "word/document2.xml": body}
+    )
+    assert read(data, "a.docx").text == "Strict."

@@ -255,3 +255,53 @@ def test_terms_that_share_a_definition_and_terms_that_have_two(read):
     terms = "<dl><dt>Sourdough</dt><dt>Leaven</dt><dd>A dough.</dd><dd>An old one.</dd></dl>"
     page = f"<main><p>{SENTENCE * 5}</p>{terms}</main>"
     assert read(page, "a.html").text.endswith("- Sourdough, Leaven: A dough.\n- An old one.")
+
+
+BUTTON = '<button aria-controls="p">How do I renew?</button>'
+ANSWER = "<p>At the desk, with a card.</p>"
+
+
+@pytest.mark.parametrize(
+    ("part", "there", "gone"),
+    [
+        (
+            f'<h3>{BUTTON}</h3><div id="p" hidden>{ANSWER}</div>',
+            "How do I renew?\n\nAt the desk",
+            "-",
+        ),
+        (f'{BUTTON}<div id="p" hidden>{ANSWER}</div>', "How do I renew?\n\nAt the desk", "-"),
+        (f"<h3>How?</h3><div style='display:none'>{ANSWER}</div>", "At the desk", "-"),
+        (f'<h2><button>How?</button></h2><div class="collapse">{ANSWER}</div>', "How?", "-"),
+        (f'<div role="tabpanel" hidden>{ANSWER}</div>', "At the desk", "-"),
+        (f'<a aria-controls="d">More</a><dialog id="d">{ANSWER}</dialog>', "At the desk", "-"),
+        (f"<div hidden>{ANSWER}</div><button>Buy</button>", SENTENCE, "At the desk"),
+        (f"<article><header><h1>Lift</h1>{ANSWER}</header></article>", "At the desk", "-"),
+        (f"<form><h2>Prices</h2>{ANSWER}</form>", "At the desk", "-"),
+        ("<form><label>Name</label><input><button>Send</button></form>", SENTENCE, "Name"),
+        ('<p>It is 12 euros<sup><a href="#n">1</a></sup> a year.</p>', "12 euros a year", "euros1"),
+        ("<p>It has 30 m<sup>2</sup> of room.</p>", "30 m2", "-"),
+        (
+            "<table><tr><td></td><th>Mon</th><th>Tue</th></tr><tr><th>Desk</th><td>8</td><td>9</td></tr></table>",
+            "|  | Mon | Tue |\n--- | --- | ---\nDesk | 8 | 9",
+            "-",
+        ),
+        (
+            '<p>See <a href="https://x.org/7">here</a> for it.</p>',
+            "See here (https://x.org/7) for",
+            "-",
+        ),
+        ('<p>See <a href="/7">here</a> for it all.</p>', "See here (https://a.org/7) for", "-"),
+        ('<p><a href="mailto:a@x.org">Write</a> to us.</p>', "Write (a@x.org) to us", "-"),
+        (
+            f"<p>{'<a href=https://x.org/7>here</a> and ' * 4} nothing else.</p>",
+            "here and here",
+            "x.org",
+        ),
+    ],
+)
+def test_what_a_visitor_reads_is_text_and_the_rest_is_furniture(part, there, gone, read):
+    base = '<link rel="canonical" href="https://a.org/b/">'
+    body = "".join(f"<p>{SENTENCE} Number {number}.</p>" for number in range(5))
+    text = read(f"<html><head>{base}</head><body><h1>A</h1>{body}{part}{body}", "a.html").text
+    assert there in text
+    assert gone not in text.replace(" - ", " ").replace("---", "") or gone == "-"
