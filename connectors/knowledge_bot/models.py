@@ -126,11 +126,15 @@ class Passage(Model, frozen=True):
     """False where none of the search is about the question's subject; None: that is not said."""
 
 
+_DIGITS = 16
+
+
 def _sums(given: object) -> object:
     """Read the sums of the 256 buckets, each 16 hexadecimal digits."""
     if not isinstance(given, list) or len(given) != 256:
         raise ValueError("expected the sums of 256 buckets")
-    if not all(isinstance(one, str) and re.fullmatch("[0-9a-f]{16}", one) for one in given):
+    several = all(isinstance(one, str) and len(one) == _DIGITS for one in given)
+    if not several or not re.fullmatch("[0-9a-f]*", "".join(given)):
         raise ValueError("expected sums of 16 hexadecimal digits")
     return tuple(int(one, 16) for one in given)
 

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from knowledge_bot import Client, ConfigurationError, Delivery
 from knowledge_bot.checks import load_questions
-from knowledge_bot.ingest import File, Ledger, ingest
+from knowledge_bot.ingest import File, Ledger
 from knowledge_bot.origins import Folder
 from refusals import refused
 
@@ -123,8 +123,7 @@ def test_both_clients_document_each_operation():
 @pytest.mark.parametrize("given", [7, {}, [], b"bytes", 1.5], ids=ascii)
 def test_what_is_no_path_no_address_and_no_key_is_named(given, tmp_path):
     ledger = Ledger(tmp_path / "ledger.db")
-    with Client("key", "https://service.example") as client:
-        ingest(client, [], collections="col_1", ledger=ledger)
+    ledger.note("made", lambda note: note.update(it=True))
     for argument, call in (
         ("path", lambda: Folder(given)),
         ("marker", lambda: Folder(tmp_path, marker=given)),

@@ -67,10 +67,11 @@ def test_a_call_that_nobody_traces_does_not_load_opentelemetry(scripted):
 
 
 @pytest.mark.parametrize(("items", "slow"), [(2, False), (500, True)])
-def test_a_run_with_few_items_does_not_load_aiohttp(scripted, items, slow):
+def test_a_run_with_few_items_does_not_load_aiohttp(scripted, tmp_path, items, slow):
     url = scripted(reply_to=lambda _: answer(body=SOURCE)).url
     texts = f"[Text(name=str(number), content='x') for number in range({items})]"
-    run = f"ingest(Client('k', {url!r}), {texts}, collections='col_1')"
+    ledger = str(tmp_path / "ledger.db")
+    run = f"ingest(Client('k', {url!r}), {texts}, collections='col_1', ledger={ledger!r})"
     loaded = loaded_by(
         f"from knowledge_bot import Client; from knowledge_bot.ingest import *; {run}"
     )

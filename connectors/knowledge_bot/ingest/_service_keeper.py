@@ -111,14 +111,16 @@ class _Listed:
 
     def __init__(self) -> None:
         self._listings: list[Listing] = []
-        self.marks = [array("Q") for _ in range(256)]
-        self._places = [array("Q") for _ in range(256)]
+        self.marks: list[array[int]] = []
+        self._places: list[array[int]] = []
 
     def __bool__(self) -> bool:
         return bool(self._listings)
 
     def add(self, listing: Listing, tag: str) -> "list[ListedFile | Skipped]":
         """Add a listing; return the items of those files that have no version."""
+        if not self.marks:
+            self.marks, self._places = ([array("Q") for _ in range(256)] for _ in range(2))
         first, odd, marks, places = len(self._listings) << 20, [], self.marks, self._places
         crc32, sha256, from_bytes, end = zlib.crc32, hashlib.sha256, int.from_bytes, tag.encode()
         for place, (key, version) in enumerate(zip(listing.keys, listing.versions, strict=True)):

@@ -216,18 +216,14 @@ def test_a_third_goes_only_when_a_second_night_misses_it(service, folder, feed):
 def test_an_older_run_covers_no_newer_text(service, feed):
     feed(texts(1), origin="o")
 
-    def meanwhile(report):
-        if len(service.requests) and service.sources[0]["revision"] == first:
-            feed([Text(name="t0", content="the newest")], origin="o")
-
-    first = service.sources[0]["revision"]
-
     def items():
-        yield Text(name="t0", content="older, but read before")
+        """The run has asked the service by now what it has."""
         feed([Text(name="t0", content="the newest")], origin="o")
+        yield Text(name="t0", content="older, but read before")
 
     report = feed(items(), origin="o")
     assert (report.undelivered, report.ok) == (1, False)
+    assert "another run was faster" in report.failures[0].error
     assert answered(service) == Counter({("t0", "the newest"): 1})
 
 

@@ -62,8 +62,8 @@ def claim(ledger: Ledger, lease_until: float) -> None:
     """Let another machine's run claim a new item."""
     execute(
         ledger,
-        "INSERT INTO kbot_claims (id, run, scope, key, kind, claimed_at) "
-        "VALUES (?, 7, 1, 'new', 'text', 1)",
+        "INSERT INTO kbot_claims (id, run, origin, collections, key, kind, claimed_at) "
+        "VALUES (?, 7, 1, 1, 'new', 'text', 1)",
         b"new",
     )
     execute(ledger, "INSERT INTO kbot_runs VALUES (7, 1, 'elsewhere', '', 1, '', ?)", lease_until)
@@ -79,12 +79,11 @@ def test_what_was_imported_is_all_that_the_ledger_held(send, filled, place, kind
     ledger, other = filled(kind), Ledger(place(to))
     claim(ledger, lease_until=1)  # of a worker that died
     assert other.import_from(ledger.export()) == {
-        "scopes": 2,
-        "origins": 1,
+        "origins": 2,
+        "collections": 2,
         "items": 7,
         "superseded": 1,
         "notes": 1,
-        "pages": 0,
         "claims": 1,
     }
     assert [entry.key for entry in other.unknown()] == ["lost", "new"]
@@ -94,7 +93,7 @@ def test_what_was_imported_is_all_that_the_ledger_held(send, filled, place, kind
     assert (again.created, again.unchanged, again.gone) == (0, 2, 1)
     # New rows get new numbers.
     more = send([*items, *texts(5)[2:]], ledger=other, origin="another")
-    assert (more.created, more.stopped) == (3, None)
+    assert (more.created, more.stopped) == (5, None)
     assert send(texts(1), ledger=other, collections="col_3").created == 1
 
 
@@ -193,7 +192,7 @@ def test_a_file_that_somebody_makes_meanwhile_is_left_alone(tmp_path):
 @pytest.mark.parametrize(
     "statement",
     [
-        *(f"UPDATE kbot_ledger SET version = {number}" for number in (2, 4, 99)),
+        *(f"UPDATE kbot_ledger SET version = {number}" for number in (1, 4, 99)),
         "DELETE FROM kbot_ledger",
         "DROP TABLE kbot_items",
     ],

@@ -64,8 +64,7 @@ async def prepared(night: Night, case: str, now: dict[str, str], chance: random.
     older, last = a_folder(chance), a_folder(chance)
     if case not in ("new", "fed by hand"):
         await night.feed(older)
-    if case in ("intact", "edited"):
-        await night.feed(last)
+    if case in ("intact", "edited") and (await night.feed(last)).gone:
         await night.feed(last)
     if case == "emptied":
         await night.delete(chance, 1)

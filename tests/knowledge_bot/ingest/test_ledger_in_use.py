@@ -88,7 +88,8 @@ def test_a_ledger_that_stays_locked_ends_the_run_and_nothing_is_sent(
     send([], ledger=ledger)
     monkeypatch.setattr("knowledge_bot.ingest._schema.LedgerDatabase.busy", 0.2)
     with locked(tmp_path / "ledger.db"):
-        report = send(texts(50), ledger_wait=0.3, ledger=ledger)
+        ledger.wait = 0.3
+        report = send(texts(50), ledger=ledger)
     assert report.stopped is Stop.LEDGER
     assert service.arrived == []
     assert send(texts(50), ledger=ledger).created == 50
@@ -189,7 +190,8 @@ def test_a_postgresql_that_stays_away_ends_the_run_and_what_was_in_hand_is_named
 ):
     ledger = Ledger(postgresql)
     service.judge = at_arrival(4, server.stop)
-    report = send(texts(50), ledger_wait=2, ledger=ledger, concurrency=4)
+    ledger.wait = 2
+    report = send(texts(50), ledger=ledger, concurrency=4)
     assert report.stopped is Stop.LEDGER
     assert 2 <= report.duration < 8  # four wait at once; one after the other would be 8
     assert len(service.created) <= 8
@@ -213,9 +215,7 @@ def test_claims_whose_commit_was_not_answered_are_unknown_at_once(
 ):
     lost = threading.Event()
     service.judge = at_arrival(4, lost.set)
-    report = send(
-        texts(50), ledger_wait=0.5, ledger=Ledger(pooler(postgresql, lost)), concurrency=4
-    )
+    report = send(texts(50), ledger=Ledger(pooler(postgresql, lost), wait=0.5), concurrency=4)
     assert report.stopped is Stop.LEDGER
     told = {one.key for one in report.failures if one.kind == "unknown"}
     service.judge = lambda name, times: None

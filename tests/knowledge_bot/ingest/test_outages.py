@@ -88,7 +88,8 @@ def test_a_standby_is_named_as_one(send, service, server, database):
     ledger = Ledger(server.url(database))
     send([], ledger=ledger)
     say(server, f"ALTER DATABASE {database} SET default_transaction_read_only = on")
-    report = send(texts(5), ledger=ledger, ledger_wait=0.5)
+    ledger.wait = 0.5
+    report = send(texts(5), ledger=ledger)
     assert report.stopped is Stop.LEDGER
     assert "target_session_attrs=read-write" in report.stop_reason
     assert service.arrived == []

@@ -16,8 +16,8 @@ from scripted_server import reset
 pytestmark = pytest.mark.timeout(60)
 
 CLAIMED_BY_THE_DEAD = (
-    "INSERT INTO kbot_claims (id, run, scope, key, kind, claimed_at) "
-    "SELECT id, 7, scope, key, kind, 1 FROM kbot_items WHERE key = 't1'"
+    "INSERT INTO kbot_claims (id, run, origin, collections, key, kind, claimed_at) "
+    "SELECT id, 7, origin, collections, key, kind, 1 FROM kbot_items WHERE key = 't1'"
 )
 
 
@@ -132,7 +132,8 @@ def test_an_unknown_outcome_is_settled_either_way(filled, send):
     settled = filled.resolve("lost", created=True, source_id="src_9")
     assert (settled.state, settled.source_id, settled.error) == ("created", "src_9", "")
     assert seen(filled)["unknown"] == []
-    assert send([Text(name="lost", content="lost")], ledger=filled).unchanged == 1
+    lost = [Text(name="lost", content="lost")]
+    assert send(lost, ledger=filled, origin="handbook").unchanged == 1
 
 
 def test_what_the_service_does_not_have_is_sent_by_the_next_run(filled, send, service):
