@@ -29,8 +29,9 @@ ledger_option = click.option(
     "ledger_address",
     envvar="KNOWLEDGE_BOT_LEDGER",
     metavar="FILE|URL",
-    help="SQLite file, or postgresql://… (best in KNOWLEDGE_BOT_LEDGER, since it holds a "
-    "password).  [default: kbot/ledger.db where your system keeps data]",
+    help="For a service without the extension `sync`: SQLite file, or postgresql://… (best in "
+    "KNOWLEDGE_BOT_LEDGER, since it holds a password).  [default: kbot/ledger.db where your system "
+    "keeps data]",
 )
 
 

@@ -27,11 +27,7 @@ _SHOWN = 20
 
 _SECONDS_BETWEEN_EVENTS = 1.0
 
-_LATER = (
-    " What has vanished goes with the next complete run; what is left out by now, "
-    "with `--prune excluded`."
-)
-
+_LATER = " It goes with the next complete run; what is left out by now, with `--prune excluded`."
 
 # The counts that are shown where they are 0, too.
 _ALWAYS = ("created", "unchanged")
@@ -152,6 +148,22 @@ class ReportedRuns:
         sentences += [f"{count} {text}" for text, count in counted.items() if count]
         return ". ".join(sentences) + "."
 
+    def _show_what_stays(self, report: Report) -> None:
+        """Say what is still answered from, although its origin does not hold it any more."""
+        if report.superseded:
+            command = self._command("superseded")
+            self.say(f"{command} lists the sources that newer ones replaced.")
+        if report.gone and self._service_keeps_it:
+            later = _LATER if self._options.prune else ""
+            self.say(f"Gone, but still in the service: {report.gone}.{later}")
+        elif report.gone:
+            command = self._command("gone")
+            self.say(f"{command} lists what is gone, but still in the service.")
+
+    @property
+    def _service_keeps_it(self) -> bool:
+        return "sync" in self._client.extensions()
+
     def _command(self, rest: str) -> str:
         return f"`kbot ledger {rest}{self._ledger}`"
 
@@ -194,13 +206,7 @@ class ReportedRuns:
 
     def _show_what_to_look_at(self, report: Report, *, is_new: bool) -> None:
         if not report.dry_run:
-            if report.superseded:
-                command = self._command("superseded")
-                self.say(f"{command} lists the sources that newer ones replaced.")
-            if report.gone:
-                command = self._command("gone")
-                later = _LATER if self._options.prune else ""
-                self.say(f"{command} lists what is gone, but still in the service.{later}")
+            self._show_what_stays(report)
             if report.unready:
                 self.say(f"Not ready yet: {report.unready}. A later run looks again.")
         if report.withheld:
@@ -215,12 +221,12 @@ class ReportedRuns:
             self.say(f"{_sentence(report.stop_reason)} The next run goes on.")
         if report.items == 0 and not report.removed and report.stopped is None:
             self.say(self._nothing)
-        note = (
-            "nothing was sent; compared with"
-            if report.dry_run
-            else f"what was sent is remembered in{' a new ledger,' if is_new else ''}"
-        )
-        self.say(f"({report.duration:.1f} s; {note} {self._options.ledger})")
+        if self._service_keeps_it:
+            book = "what the service has"
+        else:
+            book = f"{'a new ledger, ' if is_new else ''}{self._options.ledger}"
+        note = "nothing was sent; compared with" if report.dry_run else "compared with"
+        self.say(f"({report.duration:.1f} s; {note} {book})")
 
 
 class _Output:

@@ -282,14 +282,20 @@ class ServiceKeeper:
         if not found or found[0][1] * 2 <= len(names):
             return
         other, count = found[0]
-        held = "sources that belong to no origin" if other is None else f"the origin {other!r}"
+        if other is None:
+            held = "sources that somebody added by hand have"
+            ways = "Delete those; or say anyway=True (`--anyway`): what is the same is taken over"
+        else:
+            held = f"the origin {other!r} has"
+            ways = (
+                "Give this origin that name; or rename or delete that one (`rename_origin`, "
+                "`kbot sources rename-origin`); or say that both are wanted: anyway=True "
+                "(`--anyway`)"
+            )
         raise StopError(
             Stop.OVERLAP,
-            f"{held} has {count} of the first {len(names)} names of {self._place.name!r}, which "
-            "the service does not know yet. Nothing was sent. Give this origin that name; or "
-            "rename that one, or delete it (`rename_origin`, `delete_origin`, `kbot sources`); or "
-            "say that both are wanted: anyway=True (`--anyway`)"
-            + (", which takes over what has the same content" if other is None else ""),
+            f"{held} {count} of the first {len(names)} names of {self._place.name!r}, which the "
+            f"service does not know yet, so they would be there twice. Nothing was sent. {ways}",
         )
 
     async def _decide(self, jobs: Sequence[Job], planned: Planned) -> None:

@@ -35,6 +35,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from calls import KEY, MESSAGE, SOURCE
+from knowledge_bot import Client
 from knowledge_bot._transports import STANDING_IN
 from knowledge_bot.testing import MemoryService, ReceivedRequest, no_waiting
 
@@ -165,6 +166,11 @@ class Session:
         if text == "embedded":
             embedded = self.fixture("of_the_service")
             self.names["url"] = embedded.base_url
+            with Client(embedded.api_key, embedded.base_url) as client:
+                for origin in client.list_origins():
+                    client.delete_origin(origin.name)
+                for source in client.list_sources(collection="col_handbook"):
+                    client.delete_source(source.id)
             return
         if name not in self.servers:
             self.servers[name] = Scripted()
