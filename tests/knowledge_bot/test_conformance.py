@@ -58,7 +58,7 @@ def test_the_service_from_memory_meets_what_it_announces(extensions):
 
 def test_what_a_key_may_not_do_is_not_tested_with_it():
     service = MemoryService(extensions={"sources"})
-    service.announcement = "sources=1;rename"
+    service.announcement = "sources=1"
     met = {name for name in passed(service) if name.startswith("sources/")}
     assert met == {f"sources/{name}" for name in ("fields", "ready", "pages", "filters")}
 
