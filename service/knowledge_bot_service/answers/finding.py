@@ -177,8 +177,8 @@ def _stands_alone(asked: AskedQuestion, terms: QueryTerms, found: RankedPassages
 
     One that finds nothing by itself is on another subject: with what was said before, it would be
     given the answer to something else. Only a short one that finds something may still go on, as
-    "How long is the course?" does. Measured on 540 changes of subject, 290 follow-up questions and
-    700 that no source answers: of the first, 1 in 97 is lost after another subject, and of the
+    "How long is the course?" does. Measured on 540 changes of subject, 295 follow-up questions and
+    136 that no source answers: of the first, 1 in 97 is lost after another subject, and of the
     last, none is answered that is not answered alone.
     """
     words = len(terms.terms)
