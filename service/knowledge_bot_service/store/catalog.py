@@ -22,13 +22,7 @@ from knowledge_bot_service.store.database import (
 )
 from knowledge_bot_service.store.entries import delete_entries, merge_index
 from knowledge_bot_service.store.idempotency import forget
-from knowledge_bot_service.store.sources import (
-    SEEN,
-    SOURCES,
-    Status,
-    StoredSource,
-    count_sources,
-)
+from knowledge_bot_service.store.sources import SOURCES, Status, StoredSource, count_sources
 
 _log = logging.getLogger(__name__)
 
@@ -72,6 +66,14 @@ AND source.id IN (SELECT source FROM source_collection
                   JOIN collection ON collection.id = collection
                   WHERE public_id IN (SELECT value FROM json_each(:collection)))
 """
+# What questions are answered from and what is to take its place may be in other collections.
+_SEEN: Final = "".join(
+    f"""
+AND {row} IN (SELECT source FROM source_collection JOIN collection ON collection.id = collection
+              WHERE public_id IN (SELECT value FROM json_each(:seen)))
+"""  # noqa: S608 - constants
+    for row in ("source.id", "coalesce(source.replaces, source.id)")
+)
 _ITS_COLLECTIONS: Final = """
 SELECT source.id, json_group_array(collection.public_id) AS collections
   FROM source AS older
@@ -182,7 +184,7 @@ class Catalog:
             "seen": json.dumps(list(self._collections)),
         }
         # Only what is asked for: an index counts the sources of each status, where that is all.
-        chosen = "" if self.sees_all else SEEN
+        chosen = "" if self.sees_all else _SEEN
         if listed.name is not None:
             chosen += _NAMED
         if listed.search:

@@ -20,8 +20,6 @@ from knowledge_bot_service.store.database import ServiceDatabase, now, one_state
 from knowledge_bot_service.store.idempotency import Done, find_done
 from knowledge_bot_service.store.sources import (
     IS_NEWEST,
-    SEEN,
-    SOURCES,
     STANDING,
     Settled,
     Status,
@@ -42,15 +40,20 @@ _NAMED: Final = 1000
 # How long the parts of a completion are kept whose end does not come, in milliseconds.
 _UNFINISHED: Final = 24 * 60 * 60 * 1000
 
-# Of an entry: whether a key that is limited sees its source, and whether that is in a collection
-# which it does not see.
-_IS_SEEN: Final = f" AND EXISTS (SELECT 1 {SOURCES} AND base.place = entry.place {SEEN})"
-_IS_HIDDEN: Final = """
-EXISTS (SELECT 1 FROM source JOIN source_collection ON source_collection.source = source.id
-        JOIN collection ON collection.id = source_collection.collection
-        WHERE source.place = entry.place
-          AND collection.public_id NOT IN (SELECT value FROM json_each(:seen)))
+# Of an entry, for a key that is limited: whether it sees all revisions of the source, and whether
+# that is in a collection as well that it does not see.
+_SEEN: Final = """
+(SELECT id FROM collection WHERE public_id IN (SELECT value FROM json_each(:seen)))
 """
+_IS_SEEN: Final = f"""
+AND NOT EXISTS (SELECT 1 FROM source WHERE source.place = entry.place AND NOT EXISTS
+                (SELECT 1 FROM source_collection AS its
+                  WHERE its.source = source.id AND its.collection IN {_SEEN}))
+"""  # noqa: S608 - constants
+_IS_HIDDEN: Final = f"""
+EXISTS (SELECT 1 FROM source JOIN source_collection AS its ON its.source = source.id
+         WHERE source.place = entry.place AND its.collection NOT IN {_SEEN})
+"""  # noqa: S608 - constants
 
 # SQLite has no larger numbers than 64 bits with a sign: both halves of the marks are added up.
 _SUMS: Final = """

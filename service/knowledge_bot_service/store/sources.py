@@ -25,16 +25,6 @@ source AS base JOIN source ON source.id =
 SOURCES: Final = f"FROM {STANDING} WHERE +base.replaces IS NULL"
 """SQL: sources, each as the row that questions are answered from and the newest one."""
 
-# What questions are answered from and what is to take its place may be in other collections.
-SEEN: Final = "".join(
-    f"""
-AND {row} IN (SELECT source FROM source_collection JOIN collection ON collection.id = collection
-              WHERE public_id IN (SELECT value FROM json_each(:seen)))
-"""  # noqa: S608 - constants
-    for row in ("source.id", "coalesce(source.replaces, source.id)")
-)
-"""SQL: whether a source is in the collections that a key sees."""
-
 IS_NEWEST: Final = "NOT EXISTS (SELECT 1 FROM source AS newer WHERE newer.replaces = source.id)"
 """SQL: whether a row is the newest of its source."""
 
