@@ -37,7 +37,7 @@ Role: TypeAlias = Literal["read", "write", "manage"]
 ROLES: Final[Mapping[Role, str]] = {
     "read": "list and ask",
     "write": "list, ask and add",
-    "manage": "list, ask, add, replace, rename and delete",
+    "manage": "list, ask, add, replace and delete",
 }
 """What a key of each role may do. Each may what those before it may."""
 
@@ -131,7 +131,7 @@ class KeyRights(_Section):
     """What a key is called and may do.
 
     `role` is "read" for whoever lists and asks, "write" for whoever also adds, "manage" for whoever
-    also replaces, renames and deletes. `expires` is the first day, in UTC, on which the key is no
+    also replaces and deletes. `expires` is the first day, in UTC, on which the key is no
     longer taken. `requests_per_minute` goes over the one of the limits.
 
     `bots` and `collections` limit the key to these; None is no limit. With `collections` alone it

@@ -222,7 +222,7 @@ def keys() -> None:
     "--role",
     type=click.Choice(["read", "write", "manage"]),
     required=True,
-    help="read: list and ask. write: also add. manage: also replace, rename and delete.",
+    help="read: list and ask. write: also add. manage: also replace and delete.",
 )
 @click.option(
     "--bot",

@@ -22,12 +22,10 @@ CREATE TABLE collection (
     public_id TEXT NOT NULL UNIQUE
 ) STRICT;
 -- A row is a revision of a source. One with `replaces` is the new text of another row, until it is
--- ready and takes its place, or for as long as it has failed. `parent` is the revision that was the
--- newest when it came, and `fingerprint` that of the request that brought it. `place` is that of
--- the source in lists, the same for all its revisions. `title` is the document's own and `url` the
--- web page's. Either may be unknown. `made_of` is a digest of what was sent, and what that was.
--- `warnings` is JSON. No id is used again (AUTOINCREMENT): passages of a source that is gone may
--- still be there.
+-- ready and takes its place, or for as long as it has failed. `place` is that of the source in
+-- lists, the same for all its revisions. `title` is the document's own and `url` the web page's.
+-- Either may be unknown. `made_of` is a digest of what was sent, and what that was. `warnings` is
+-- JSON. No id is used again (AUTOINCREMENT): passages of a source that is gone may still be there.
 CREATE TABLE source (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     public_id TEXT NOT NULL UNIQUE,
@@ -41,8 +39,6 @@ CREATE TABLE source (
     url TEXT,
     replaces INTEGER UNIQUE REFERENCES source,
     revision TEXT NOT NULL DEFAULT '',
-    parent TEXT,
-    fingerprint TEXT,
     place INTEGER NOT NULL DEFAULT 0,
     ready_at INTEGER,
     made_of TEXT,

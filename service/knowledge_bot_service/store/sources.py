@@ -110,21 +110,6 @@ class SourceState:
     reason: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Replacing:
-    """What a new text takes the place of.
-
-    Attributes:
-        source: the source's id.
-        expected: revisions, one of which is to be the newest; None: any is.
-        fingerprint: that of the request.
-    """
-
-    source: str
-    expected: frozenset[str] | None
-    fingerprint: str
-
-
 Status = Literal["pending", "processing", "ready", "failed"]
 
 
@@ -193,10 +178,6 @@ class Accepted:
     ended: tuple[str, ...] = ()
 
 
-class AlreadyReplacedError(Exception):
-    """The same request has replaced the same revision before: its answer was lost."""
-
-
 class SourceStore:
     """The sources of a service, on its database.
 
@@ -222,20 +203,18 @@ class SourceStore:
         public_id: str,
         made_of: str | None = None,
         quota: int | None = None,
-        replacing: Replacing | None = None,
         settle: Callable[[sqlite3.Connection, int], Settled] | None = None,
         done: Done | None = None,
     ) -> Future[Accepted]:
         """Store a source, the work on it and the key of the request in one transaction.
 
-        What `settle` decides, which gets the place that a new source would have, is done in it.
-
-        With `replacing` it takes the place and the id of that source when it is ready, and until
-        then has `public_id`. An earlier replacement that is not ready is dropped; a source that is
-        not ready itself is given up for its replacement.
+        What `settle` decides, which gets the place that a new source would have, is done in it. One
+        that replaces another takes the place and the id of that when it is ready, and until then
+        has `public_id`. An earlier replacement that is not ready is dropped; a source that is not
+        ready itself is given up for its replacement.
 
         The future raises RefusedRequestError when `quota` sources that did not fail are there, and
-        that or AlreadyReplacedError when there is nothing to replace.
+        what `settle` raises.
         """
         numbers = self.numbers_of(one.id for one in source.collections)
         stored = material.model_dump_json()
@@ -246,9 +225,9 @@ class SourceStore:
                 "SELECT coalesce(max(seq), 0) + 1 FROM sqlite_sequence WHERE name = 'source'"
             ).fetchone()[0]
             settled = Settled("created") if settle is None else settle(connection, number)
-            replaced = None if replacing is None else _find_replaced(connection, replacing)
+            replaced = None
             if settled.place is not None:
-                replaced = _row(connection, "base.place = ?", settled.place)
+                replaced = _find_source(connection, "place = ?", settled.place)
             if replaced is not None and settled.outcome in {"adopted", "unchanged"}:
                 return Accepted(settled.outcome, replaced["public_id"])
             counts_already = replaced is not None and replaced["status"] != "failed"
@@ -264,8 +243,7 @@ class SourceStore:
                 known, dropped = _make_way(connection, replaced)
             connection.execute(
                 "INSERT INTO source (id, public_id, name, kind, status, created_at, url, revision,"
-                " made_of, replaces, place, parent, fingerprint)"
-                " VALUES (?, ?, ?, ?, 'pending', ?, ?, ?, ?, ?, ?, ?, ?)",
+                " made_of, replaces, place) VALUES (?, ?, ?, ?, 'pending', ?, ?, ?, ?, ?, ?)",
                 (
                     number,
                     public_id,
@@ -277,8 +255,6 @@ class SourceStore:
                     made_of,
                     replaced and replaced["id"],
                     replaced["place"] if replaced else number,
-                    replaced and replaced["newest"],
-                    replacing and replacing.fingerprint,
                 ),
             )
             _add_to_collections(connection, number, numbers)
@@ -292,34 +268,14 @@ class SourceStore:
 
         return self._database.write(insert)
 
-    def rename(
-        self, public_id: str, name: str, expected: frozenset[str] | None = None
-    ) -> Future[None]:
-        """Give a source, and its replacement, another name; its text stays as it was read.
-
-        The future raises UnknownError, and RefusedRequestError if none of the `expected` revisions
-        is the newest.
-        """
-
-        def rename(connection: sqlite3.Connection) -> None:
-            source = _find_source(connection, public_id, expected)
-            connection.execute(
-                "UPDATE source SET name = ? WHERE ? IN (id, replaces)", (name, source["id"])
-            )
-
-        return self._database.write(rename)
-
-    def delete(
-        self, public_id: str, expected: frozenset[str] | None = None
-    ) -> Future[tuple[str, ...]]:
+    def delete(self, public_id: str) -> Future[tuple[str, ...]]:
         """Take a source away, and its replacement; no question sees it from then on.
 
-        Its passages and its upload are left to the removal. The future has the ids under which work
-        on it is known. It raises the same errors as that of `rename`.
+        The future has what `drop_sources` returns, and raises UnknownError.
         """
 
         def delete(connection: sqlite3.Connection) -> tuple[str, ...]:
-            source = _find_source(connection, public_id, expected)
+            source = _find_source(connection, "public_id = ?", public_id)
             return drop_sources(connection, [source["place"]])
 
         return self._database.write(delete)
@@ -506,45 +462,15 @@ def _count_sources(connection: sqlite3.Connection) -> int:
     return count
 
 
-def _find_source(
-    connection: sqlite3.Connection, public_id: str, expected: frozenset[str] | None
-) -> sqlite3.Row:
-    row = _row(connection, "base.public_id = ?", public_id)
-    if row is None:
-        raise UnknownError("source", public_id)
-    if expected is not None and row["newest"] not in expected:
-        raise _other_revision(row["newest"])
-    return row
-
-
-def _row(connection: sqlite3.Connection, condition: str, value: str | int) -> sqlite3.Row | None:
-    """The row that answers are from, with what is asked of the newest."""
+def _find_source(connection: sqlite3.Connection, condition: str, value: str | int) -> sqlite3.Row:
+    """The row that answers are from."""
     row: sqlite3.Row | None = connection.execute(
-        "SELECT base.*, source.revision AS newest, source.parent AS newest_parent,"
-        f" source.fingerprint AS newest_fingerprint {SOURCES} AND {condition}",
+        f"SELECT * FROM source AS base WHERE +replaces IS NULL AND {condition}",  # noqa: S608 - a constant
         (value,),
     ).fetchone()
+    if row is None:
+        raise UnknownError("source", str(value))
     return row
-
-
-def _find_replaced(connection: sqlite3.Connection, replacing: Replacing) -> sqlite3.Row:
-    row = _find_source(connection, replacing.source, None)
-    expected = replacing.expected
-    if expected is None or row["newest"] in expected:
-        return row
-    if row["newest_parent"] in expected and row["newest_fingerprint"] == replacing.fingerprint:
-        raise AlreadyReplacedError
-    raise _other_revision(row["newest"])
-
-
-def _other_revision(newest: str) -> RefusedRequestError:
-    return RefusedRequestError(
-        HTTPStatus.PRECONDITION_FAILED,
-        "revision_changed",
-        f"Nothing was done: the source's revision is {newest}, and not one that If-Match names. "
-        "Somebody else has replaced it; read it again.",
-        {"ETag": f'"{newest}"'},
-    )
 
 
 def _make_way(

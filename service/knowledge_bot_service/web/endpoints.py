@@ -238,7 +238,7 @@ async def ping(request: Request, response: Response) -> str:
     manage = ";manage" if may_manage(request.scope) else ""
     # RFC 9651 has the form.
     sync = ", sync=1" if manage else ""
-    announced = f"idempotency=1;lifetime={LIFETIME}, sources=1{manage};rename{sync}, passages=1"
+    announced = f"idempotency=1;lifetime={LIFETIME}, sources=1{manage}{sync}, passages=1"
     response.headers["Knowledge-Bot-Extensions"] = announced
     response.headers["Vary"] = KEY_HEADER
     return "pong"

@@ -4,11 +4,10 @@ What can be done to sources that are there, and what answers are given from, for
 """
 
 import logging
-from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Self
 
-from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict
 
 from knowledge_bot_service.index.search import Hit
@@ -19,87 +18,28 @@ from knowledge_bot_service.store.catalog import (
     SourcePage,
     SourceText,
 )
-from knowledge_bot_service.store.idempotency import fingerprint
-from knowledge_bot_service.store.sources import Replacing, StoredSource
+from knowledge_bot_service.store.sources import StoredSource
 from knowledge_bot_service.web.endpoints import (
-    FORM,
     JSON,
     KEY,
     PLAIN_QUERY,
     KeyOf,
     ServiceOf,
     SourceId,
-    sent_text,
-    sent_webpage,
 )
 from knowledge_bot_service.web.gate import PREFIX
 from knowledge_bot_service.web.problems import described
 from knowledge_bot_service.web.requests import (
     Id,
     ListBody,
-    NewName,
     NewSearch,
-    NewSource,
-    NewText,
-    NewWebpage,
     Wrapped,
-    upload_body,
 )
-from knowledge_bot_service.web.uploads import receive_upload
-from knowledge_bot_service.work.knowledge_base import Sent
 
 _log = logging.getLogger(__name__)
 
-_ETAG: Final[dict[str, Any]] = {
-    "ETag": {"description": "The revision, in quotes.", "schema": {"type": "string"}}
-}
-_WITH_ETAG: Final[dict[int | str, dict[str, Any]]] = {200: {"headers": _ETAG}}
-
-
-@dataclass(frozen=True, slots=True)
-class _Change:
-    """A request that changes a source if that is as it was, and where its answer's ETag goes."""
-
-    id: SourceId
-    key: KeyOf
-    service: ServiceOf
-    request: Request
-    response: Response
-    if_match: Annotated[
-        str | None,
-        Header(description="`*`, or the ETag of what is meant; another revision is a 412."),
-    ] = None
-
-    @property
-    def expected(self) -> frozenset[str] | None:
-        """The revisions that are meant; None for any."""
-        if self.if_match is None or self.if_match.strip() == "*":
-            return None
-        # A tag that is weak or has no quotes is that of no revision (RFC 9110, section 13.1.1).
-        tags = (tag.strip() for tag in self.if_match.split(","))
-        return frozenset(tag[1:-1] for tag in tags if len(tag) > 1 and tag[0] == tag[-1] == '"')
-
-    async def replace(self, sent: Sent) -> Wrapped[StoredSource]:
-        """Have the service accept a text that takes the place of the source's."""
-        same = fingerprint(self.request.method, self.request.url.path, **sent.parts)
-        details = await self.service.add(sent, Replacing(self.id, self.expected, same))
-        self.log("a replacement of source %s was accepted with the key %s")
-        return _tagged(details, self.response)
-
-    def log(self, line: str) -> None:
-        """Log what was done, with the ids of the source and of who did it."""
-        _log.info(line, self.id, self.key.name)
-
-
-_ChangeOf = Annotated[_Change, Depends()]
-
 _sources = APIRouter(
     prefix=f"{PREFIX}/sources", dependencies=[KEY], responses=described(400, 401, 404)
-)
-_changing = APIRouter(
-    prefix=f"{PREFIX}/sources",
-    dependencies=[KEY],
-    responses=described(400, 401, 402, 403, 404, 412, 413),
 )
 
 
@@ -114,14 +54,13 @@ def list_sources(service: ServiceOf, listed: Annotated[Listed, Query()]) -> Wrap
     return Wrapped(value=service.catalog.page(listed))
 
 
-@_sources.get("/{id}", responses=_WITH_ETAG)
+@_sources.get("/{id}")
 def read_source(
     id: SourceId,  # noqa: A002 - as in the interface's paths
     service: ServiceOf,
-    response: Response,
 ) -> Wrapped[StoredSource]:
     """Read where a source stands."""
-    return _tagged(service.catalog.details(id), response)
+    return Wrapped(value=service.catalog.details(id))
 
 
 @_sources.get("/{id}/text")
@@ -141,54 +80,15 @@ def read_text(
     return Wrapped(value=text)
 
 
-# Replacing a source takes what creating one takes: its name and collections may be others too.
-
-
-@_changing.put("/{id}/webpage", dependencies=[JSON], responses=_WITH_ETAG)
-async def replace_with_webpage(
-    body: Wrapped[NewWebpage], change: _ChangeOf
-) -> Wrapped[StoredSource]:
-    """Replace a source with a web page, when that has been read."""
-    return await change.replace(sent_webpage(body.value))
-
-
-@_changing.put("/{id}/write", dependencies=[JSON], responses=_WITH_ETAG)
-async def replace_with_text(body: Wrapped[NewText], change: _ChangeOf) -> Wrapped[StoredSource]:
-    """Replace a source with a text, when that has been read."""
-    return await change.replace(sent_text(body.value))
-
-
-@_changing.put(
-    "/{id}/upload",
-    dependencies=[FORM],
-    responses=_WITH_ETAG,
-    openapi_extra=upload_body(NewSource),
-)
-async def replace_with_upload(change: _ChangeOf) -> Wrapped[StoredSource]:
-    """Replace a source with a file, when that has been read; the form is that of the POST."""
-    path = change.service.new_material_path()
-    sent, _ = await receive_upload(change.request, path, NewSource)
-    return await change.replace(sent)
-
-
-@_changing.patch("/{id}", dependencies=[JSON], responses=_WITH_ETAG)
-async def rename_source(body: Wrapped[NewName], change: _ChangeOf) -> Wrapped[StoredSource]:
-    """Give a source another name; its text is not read again, and its revision stays."""
-    details = await change.service.rename_source(change.id, body.value.name, change.expected)
-    change.log("source %s was renamed with the key %s")
-    return _tagged(details, change.response)
-
-
-@_changing.delete("/{id}", status_code=HTTPStatus.NO_CONTENT)
-async def delete_source(change: _ChangeOf) -> None:
+@_sources.delete("/{id}", status_code=HTTPStatus.NO_CONTENT, responses=described(403))
+async def delete_source(
+    id: SourceId,  # noqa: A002 - as in the interface's paths
+    service: ServiceOf,
+    key: KeyOf,
+) -> None:
     """Delete a source: no question sees it from then on."""
-    await change.service.delete_source(change.id, change.expected)
-    change.log("source %s was deleted with the key %s")
-
-
-def _tagged(details: StoredSource, response: Response) -> Wrapped[StoredSource]:
-    response.headers["ETag"] = f'"{details.revision}"'
-    return Wrapped(value=details)
+    await service.delete_source(id)
+    _log.info("source %s was deleted with the key %s", id, key.name)
 
 
 class FoundPassage(BaseModel):
@@ -253,4 +153,4 @@ async def read_passage(
     return Wrapped(value=FoundPassage.of(await service.passage(id)))
 
 
-routers = (_sources, _changing, _passages)
+routers = (_sources, _passages)

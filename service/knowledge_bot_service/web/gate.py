@@ -23,7 +23,7 @@ from knowledge_bot_service.web.problems import response_to
 PREFIX: Final = "/public/v1"
 KEY_HEADER: Final = "X-API-KEY"
 
-_UPLOAD: Final = re.compile(rf"{PREFIX}/(sources/(?:[^/]+/)?|sync/)upload")
+_UPLOAD: Final = re.compile(rf"{PREFIX}/(sources|sync)/upload")
 
 _KEY: Final = "knowledge_bot_service.key"
 
@@ -38,7 +38,7 @@ _NEEDED: Final[Sequence[tuple[re.Pattern[str], Role]]] = (
     (re.compile(rf"\w+ {PREFIX}/sync(/.*)?", re.DOTALL), "manage"),
     (re.compile(r"(GET|HEAD|OPTIONS) .*"), "read"),
     (re.compile(rf"POST {PREFIX}/(messages|search)"), "read"),
-    (re.compile(rf"(PUT|PATCH|DELETE) {PREFIX}/sources.*"), "manage"),
+    (re.compile(rf"DELETE {PREFIX}/sources.*"), "manage"),
     (re.compile(r".*", re.DOTALL), "write"),
 )
 
@@ -156,7 +156,7 @@ def key_of(scope: Scope) -> Key | None:
 
 
 def may_manage(scope: Scope) -> bool:
-    """Whether a request's key may replace, rename and delete sources."""
+    """Whether a request's key may replace and delete sources."""
     key = key_of(scope)
     return key is not None and key.may("manage")
 

@@ -34,7 +34,7 @@ _DESCRIPTIONS: Final = {
     400: "The request does not follow the description, or names an id that is not here",
     401: "The key is missing or wrong",
     402: "A quota of the service is used up",
-    403: "The key may not replace, rename or delete sources",
+    403: "The key may not change this",
     404: "What the request names is not there, or not any more",
     409: "A request with the same idempotency key is being handled, or another origin has the name",
     412: "The idempotency key is too old, or what is to be changed is not as the request says; "

@@ -91,15 +91,10 @@ class _RequestBody(BaseModel):
     model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
 
 
-class NewName(_RequestBody):
-    """What a source is renamed with."""
-
-    name: Name
-
-
-class NewSource(NewName):
+class NewSource(_RequestBody):
     """What every source is created with."""
 
+    name: Name
     collections: Collections
 
 

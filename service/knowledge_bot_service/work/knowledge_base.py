@@ -49,10 +49,8 @@ from knowledge_bot_service.store.origins import (
 )
 from knowledge_bot_service.store.sources import (
     Accepted,
-    AlreadyReplacedError,
     Kind,
     Material,
-    Replacing,
     SourceStore,
     StoredSource,
 )
@@ -281,25 +279,15 @@ class KnowledgeBase:
             return False
         return True
 
-    async def rename_source(
-        self, source: str, name: str, expected: frozenset[str] | None
-    ) -> StoredSource:
-        """Give a source another name; nothing is read again.
-
-        Raises:
-            UnknownError: there is no such source.
-            RefusedRequestError: its newest revision is another one; nothing was done.
-        """
-        await asyncio.wrap_future(self._store.rename(source, name, expected))
-        return await run_in_threadpool(self.catalog.details, source)
-
-    async def delete_source(self, source: str, expected: frozenset[str] | None) -> None:
+    async def delete_source(self, source: str) -> None:
         """Delete a source: no question sees it any more when this returns.
 
         Its passages and its upload are removed afterwards. Conversations that cite it stay.
-        Arguments and errors are those of `rename_source`.
+
+        Raises:
+            UnknownError: there is no such source.
         """
-        await self._dropping(self._store.delete(source, expected))
+        await self._dropping(self._store.delete(source))
 
     async def rename_origin(self, origin: str, name: str) -> KnownOrigin:
         """Give an origin another name; errors: `Origins.rename`."""
@@ -380,27 +368,21 @@ class KnowledgeBase:
             return accepted.outcome, accepted.source
         return accepted.outcome, await run_in_threadpool(self.catalog.details, accepted.id)
 
-    async def add(self, sent: Sent, what: Replacing | Keyed | None = None) -> StoredSource:
+    async def add(self, sent: Sent, keyed: Keyed | None = None) -> StoredSource:
         """Accept a source, which is fetched and read later.
 
-        Its file is removed, now or when the source is done. With `Replacing`, it takes that
-        source's place when it is ready: until then, and when it fails, questions are answered from
-        the present text. With `Keyed`, what is done is stored with the request's key.
+        Its file is removed, now or when the source is done. With `keyed`, what is done is stored
+        with the request's key.
 
         Raises:
-            UnknownError: one of the collections is not here, or there is no source to replace.
-            RefusedRequestError: it has another revision than is to be replaced, or no more sources
-                are allowed.
+            UnknownError: one of the collections is not here.
+            RefusedRequestError: no more sources are allowed.
         """
-        try:
-            accepted = await self._accept(sent, what)
-        except AlreadyReplacedError:
-            assert isinstance(what, Replacing)  # noqa: S101 - else nothing is replaced
-            return await run_in_threadpool(self.catalog.details, what.source)
+        accepted = await self._accept(sent, keyed)
         assert accepted.source is not None  # noqa: S101 - as it is for each that is to be read
         return accepted.source
 
-    async def _accept(self, sent: Sent, what: Put | Replacing | Keyed | None) -> Accepted:
+    async def _accept(self, sent: Sent, what: Put | Keyed | None) -> Accepted:
         try:
             collections = self._expand(sent.collections)
         except UnknownError:
@@ -408,7 +390,6 @@ class KnowledgeBase:
             raise
         size, material = await self._prepared(sent)
         work = new_id("src_")
-        replacing = what if isinstance(what, Replacing) else None
         numbers = self._store.numbers_of(one.id for one in collections)
         source = StoredSource(
             id=work,
@@ -421,8 +402,7 @@ class KnowledgeBase:
             url=sent.url,
             origin=what.origin if isinstance(what, Put) else None,
         )
-        # What is replaced answers until then, so that no question waits for its replacement.
-        if replacing is None and _is_soon_ready(size):
+        if _is_soon_ready(size):
             self._backlog.add(work, numbers)
         try:
             await self._questions.wait()
@@ -434,7 +414,6 @@ class KnowledgeBase:
                 public_id=work,
                 made_of=sent.made_of,
                 quota=self.settings.limits.sources,
-                replacing=replacing,
                 settle=partial(
                     self.origins.settle,
                     put=what,
@@ -584,6 +563,7 @@ class KnowledgeBase:
         self, work: str, material: Material, size: int | None, stored: Future[Accepted]
     ) -> None:
         accepted = None if stored.exception() else stored.result()
+        # What is replaced answers until then, so that no question waits for its replacement.
         if accepted is None or accepted.outcome != "created":
             self._on_done(work)
         if accepted is not None and accepted.source is not None:

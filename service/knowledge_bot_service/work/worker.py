@@ -236,7 +236,7 @@ class Workers:
     def _fail(self, job: ReadingJob, error: Exception) -> None:
         reason = str(error)
         if isinstance(error, FetchError) and error.may_pass:
-            reason += f"; {'add' if job.replaces is None else 'replace'} it again later"
+            reason += "; send it again later"
         self._store.fail(job.source, reason)
         _log.warning("%s failed: %s", job, reason)
         self._done(job)

@@ -69,8 +69,9 @@ MAY = {"read": 1, "write": 2, "manage": 3}
         ("POST /sources/write", TEXT, "write"),
         ("POST /sources/webpage", {}, "write"),
         ("POST /sources/upload", {}, "write"),
-        ("PUT /sources/src_x/write", TEXT, "manage"),
-        ("PATCH /sources/src_x", {"value": {"name": "x"}}, "manage"),
+        ("PUT /sync/write", TEXT, "manage"),
+        ("GET /sync?origin=x", None, "manage"),
+        ("POST /sync/complete", {}, "manage"),
         ("DELETE /sources/src_x", None, "manage"),
     ],
 )

@@ -135,10 +135,10 @@ def test_a_source_that_is_deleted_stays_the_answer(http):
 def test_other_methods_take_no_key(http):
     key = uuid7()
     source = value_of(post(http, "/sources/write", TEXT, key))["id"]
+    entry = {"origin": "notes", "key": "rules", "digest": "1"}
     for method, path, body in (
         ("GET", f"/sources/{source}", None),
-        ("PUT", f"/sources/{source}/write", TEXT),
-        ("PATCH", f"/sources/{source}", {"name": "Other"}),
+        ("PUT", "/sync/write", TEXT | entry),
     ):
         response = http.request(method, path, json={"value": body}, headers={KEY: key})
         assert response.status_code == 200

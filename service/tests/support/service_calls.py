@@ -1,5 +1,6 @@
 """Calls to the embedded service by a plain HTTP client, and what every answer must look like."""
 
+import hashlib
 from typing import Any
 
 import httpx
@@ -35,6 +36,17 @@ def add_text(
 ) -> dict[str, Any]:
     body = {"name": name, "collections": [collection], "content": content}
     return value_of(http.post("/sources/write", json={"value": body}))
+
+
+def put_text(
+    http: httpx.Client, key: str, content: str, collection: str = "col_one", **more: Any
+) -> dict[str, Any]:
+    """Make a text the source of a key of the origin `notes`; returns the source."""
+    digest = f"sha256:{hashlib.sha256(content.encode()).hexdigest()}"
+    body = {"origin": "notes", "key": key, "digest": digest, "name": key, "content": content}
+    answer = http.put("/sync/write", json={"value": body | {"collections": [collection]} | more})
+    source: dict[str, Any] = value_of(answer)["source"]
+    return source
 
 
 def ask(

@@ -71,8 +71,11 @@ def test_a_conversation_keeps_its_id_and_the_name_of_its_first_question(http):
 @pytest.mark.parametrize(
     ("method", "path"),
     [("POST", path) for path in [*POSTS, "/sources/upload"]]
-    + [("PUT", f"/sources/src_x/{kind}") for kind in ("webpage", "write", "upload")]
-    + [(method, "/sources/src_x") for method in ("GET", "PATCH", "DELETE")]
+    + [("PUT", f"/sync/{kind}") for kind in ("webpage", "write", "upload")]
+    + [("POST", f"/sync/{call}") for call in ("touch", "complete", "overlap")]
+    + [("GET", "/sync"), ("GET", "/sync/entries")]
+    + [(method, "/sync/origins") for method in ("GET", "PATCH", "DELETE")]
+    + [(method, "/sources/src_x") for method in ("GET", "DELETE")]
     + [("GET", path) for path in ("/collections", "/bots", "/bots/bot_one/conversations")]
     + [("GET", "/sources"), ("POST", "/search")],
 )
@@ -256,9 +259,6 @@ def test_the_description_says_what_happens(service):
         "/public/v1/sources/write",
         "/public/v1/sources/{id}",
         "/public/v1/sources/{id}/text",
-        "/public/v1/sources/{id}/upload",
-        "/public/v1/sources/{id}/webpage",
-        "/public/v1/sources/{id}/write",
         "/public/v1/sync",
         "/public/v1/sync/complete",
         "/public/v1/sync/entries",

@@ -16,7 +16,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from knowledge_bot_service.web.page import router as page_router
 from serve_command import serving
-from service_calls import add_text, ask, problem_of, value_of
+from service_calls import ask, problem_of, put_text, value_of
 from waiting import until
 
 CONFIGURATION = """
@@ -38,8 +38,18 @@ bots = [
 ]
 """
 # What belongs to the other department alone: names, ids and words of its texts.
-SECRETS = ("Aunt Agatha", "Staff matters", "bot_hr", "bot_all", "col_hr", "Smith", "salar")
+SECRETS = (
+    "Aunt Agatha",
+    "Staff matters",
+    "bot_hr",
+    "bot_all",
+    "col_hr",
+    "Smith",
+    "salar",
+    "payroll",
+)
 SALARY = "What is the salary of Mr Smith?"
+NEW = {"origin": "machines", "key": "printers.txt", "digest": "x", "name": "x"}
 
 
 @dataclass(frozen=True)
@@ -69,11 +79,11 @@ def shared(tmp_path_factory):
         headers = {"X-API-KEY": "key-of-the-owner"}
         with httpx.Client(base_url=base_url, headers=headers, timeout=30) as http:
             salary = "The salary of Mr Smith is 5200 euros."
-            salaries = add_text(http, "salaries.txt", salary, "col_hr")["id"]
-            printers = add_text(http, "printers.txt", "Paper is in room 7.", "col_it")["id"]
-            body = {"name": "lunch.txt", "content": "Lunch is at noon."}
-            body["collections"] = ["col_hr", "col_it"]
-            both = value_of(http.post("/sources/write", json={"value": body}))["id"]
+            salaries = put_text(http, "salaries.txt", salary, "col_hr", origin="payroll")["id"]
+            paper = "Paper is in room 7."
+            printers = put_text(http, "printers.txt", paper, "col_it", origin="machines")["id"]
+            everybody = {"origin": "house", "collections": ["col_hr", "col_it"]}
+            both = put_text(http, "lunch.txt", "Lunch is at noon.", **everybody)["id"]
             told = ask(http, SALARY, bot="bot_hr")
             assert "5200" in told["answer"]
             ask(http, "Where is paper?", bot="bot_it")
@@ -110,6 +120,7 @@ def filled(path, ids):
 def test_nothing_of_another_department_is_in_any_answer(shared, it):
     ids = [shared.salaries, shared.conversation, "bot_hr", "col_hr", shared.both, "bot_it"]
     queries = ("", "?collection=col_hr", "?name=salaries.txt", "?search=a&counts=true")
+    queries += ("?origin=payroll", "?origin=house")
     found = 0
     for path in gets(shared):
         for place, query in itertools.product(filled(path, ids), queries):
@@ -155,15 +166,11 @@ def test_what_is_hidden_is_answered_as_if_it_was_not_there(shared, it):
             ("POST", "/sources/write", {"name": "x", "collections": ["{}"], "content": "x"}),
             ("POST", "/search", {"query": SALARY, "collections": ["{}"]}),
             ("POST", "/search", {"query": SALARY, "bot_id": "{}"}),
-            (
-                "PUT",
-                "/sources/{}/write",
-                {"name": "x", "collections": ["col_it"], "content": "x"},
-            ),
+            ("PUT", "/sync/write", NEW | {"collections": ["{}"], "content": "x"}),
+            ("POST", "/sync/overlap", {"origin": "x", "names": ["x"], "collections": ["{}"]}),
             ("GET", "/sources?collection={}", None),
             ("GET", "/sources/{}", None),
             ("GET", "/sources/{}/text", None),
-            ("PATCH", "/sources/{}", {"name": "x"}),
             ("DELETE", "/sources/{}", None),
         ):
             first, second = (
@@ -181,11 +188,6 @@ def test_what_is_hidden_is_answered_as_if_it_was_not_there(shared, it):
     form = {"name": "x", "collections": "col_hr"}
     refused = it.post("/sources/upload", data=form, files={"file": ("x.txt", b"x")})
     assert problem_of(refused, 400)["code"] == "unknown_collection"
-    moved = it.put(
-        f"/sources/{shared.printers}/write",
-        json={"value": {"name": "x", "collections": ["col_hr"], "content": "x"}},
-    )
-    assert problem_of(moved, 400)["code"] == "unknown_collection"
     with shared.client("the-owner") as owner:
         assert owner.get(f"/sources/{shared.salaries}").is_success
         assert value_of(owner.get("/sources", params={"collection": "col_hr"}))["data"]
@@ -210,11 +212,14 @@ def test_passages_of_another_department_are_neither_found_nor_read(shared, it):
 def test_a_source_of_both_is_seen_and_neither_named_nor_changed(shared, it):
     address = f"/sources/{shared.both}"
     assert [one["id"] for one in value_of(it.get(address))["collections"]] == ["col_it"]
-    body = {"value": {"name": "x", "collections": ["col_it"], "content": "x"}}
+    entry = {"origin": "house", "key": "lunch.txt", "digest": "x", "name": "x"}
+    body = {"value": entry | {"collections": ["col_it"], "content": "x"}}
     for answer in (
         it.delete(address),
-        it.put(f"{address}/write", json=body),
-        it.patch(address, json={"value": {"name": "x"}}),
+        it.put("/sync/write", json=body),
+        it.post("/sync/touch", json={"value": {"origin": "house", "entries": [entry]}}),
+        it.patch("/sync/origins?origin=house", json={"value": {"name": "x"}}),
+        it.delete("/sync/origins?origin=house"),
     ):
         # A 404 would have a ledger forget it.
         problem = problem_of(answer, 403)
@@ -224,6 +229,54 @@ def test_a_source_of_both_is_seen_and_neither_named_nor_changed(shared, it):
         seen = value_of(owner.get(address))
         assert {one["id"] for one in seen["collections"]} == {"col_hr", "col_it"}
         assert (seen["name"], seen["revision"]) == ("lunch.txt", seen["ready_revision"])
+
+
+def test_an_origin_of_another_department_is_as_if_it_was_not_there(shared, it):
+    missed = {"key": "none", "digest": "x"}
+    for method, path, body in (
+        ("GET", "/sync?origin={}", None),
+        ("GET", "/sync/entries?origin={}", None),
+        ("PATCH", "/sync/origins?origin={}", {"name": "x"}),
+        ("DELETE", "/sync/origins?origin={}", None),
+        ("POST", "/sync/touch", {"origin": "{}", "entries": [missed]}),
+        ("POST", "/sync/complete", {"origin": "{}", "run": "1", "limit": 1, "missing": [missed]}),
+    ):
+        hidden, absent = (
+            it.request(
+                method,
+                path.format(one),
+                json=None if body is None else {"value": body | {"origin": one}},
+            )
+            for one in ("payroll", "of-nobody")
+        )
+        assert (hidden.status_code, hidden.text.replace("payroll", "O")) == (
+            absent.status_code,
+            absent.text.replace("of-nobody", "O"),
+        ), path
+    assert [one["name"] for one in value_of(it.get("/sync/origins"))["data"]] == [
+        "house",
+        "machines",
+    ]
+
+
+def test_entries_of_another_department_stay_as_they_are(shared, it):
+    with shared.client("the-owner") as owner:
+
+        def held(origin):
+            return value_of(owner.get("/sync/entries", params={"origin": origin}))["data"]
+
+        before = {origin: held(origin) for origin in ("payroll", "house")}
+        for origin, (entry,) in before.items():
+            own = NEW | {"origin": origin, "key": entry["key"], "collections": ["col_it"]}
+            put = it.put("/sync/write", json={"value": own | {"content": "x"}})
+            entries = {"origin": origin, "entries": [own | {"digest": entry["digest"]}]}
+            for answer in (put, it.post("/sync/touch", json={"value": entries})):
+                assert problem_of(answer, 403)["code"] == "forbidden"
+            for run in range(2):
+                missing = {"origin": origin, "run": f"{run}", "limit": 1, "missing": [entry]}
+                done = value_of(it.post("/sync/complete", json={"value": missing}))
+                assert (done["removed"], done["keys"]) == (0, [])
+            assert held(origin) == [entry]
 
 
 @pytest.mark.parametrize(
@@ -239,13 +292,11 @@ def test_a_source_that_is_to_move_is_seen_where_both_of_its_texts_are(
     shared, before, after, read, deleted
 ):
     with shared.client("the-owner") as owner, shared.client("it-by-collection") as it:
-        body = {"name": "moves.txt", "collections": before, "content": "It moves."}
-        added = value_of(owner.post("/sources/write", json={"value": body}))
+        added = put_text(owner, "moves.txt", "It moves.", collections=before)
         address = f"/sources/{added['id']}"
         assert until(lambda: value_of(owner.get(address))["status"] == "ready")
         slow = "".join(f"Page {number} says one more word.\n\n" for number in range(30_000))
-        body |= {"collections": after, "content": slow}
-        owner.put(f"{address}/write", json={"value": body}).raise_for_status()
+        put_text(owner, "moves.txt", slow, collections=after)
         seen = [one["id"] for one in value_of(it.get("/sources"))["data"]]
         answers = [it.get(address), it.get(f"{address}/text"), it.delete(address)]
         # All of that before the new text was ready.
@@ -256,13 +307,13 @@ def test_a_source_that_is_to_move_is_seen_where_both_of_its_texts_are(
 
 
 def test_a_department_manages_its_own(shared, it):
-    source = add_text(it, "own.txt", "Cables are blue.", "col_it")["id"]
+    source = put_text(it, "own.txt", "Cables are blue.", "col_it", origin="own")["id"]
     listed = value_of(it.get("/sources", params={"name": "own.txt"}))
     assert [one["id"] for one in listed["data"]] == [source]
-    body = {"value": {"name": "own.txt", "collections": ["col_it"], "content": "Now green."}}
-    assert it.put(f"/sources/{source}/write", json=body).is_success
-    assert it.patch(f"/sources/{source}", json={"value": {"name": "ours.txt"}}).is_success
-    assert it.delete(f"/sources/{source}").is_success
+    assert put_text(it, "own.txt", "Now green.", "col_it", origin="own")["id"] == source
+    renamed = it.patch("/sync/origins?origin=own", json={"value": {"name": "ours"}})
+    assert value_of(renamed)["count"] == 1
+    assert it.delete("/sync/origins?origin=ours").is_success
     counts = value_of(it.get("/sources", params={"counts": True}))["counts"]
     assert sum(counts.values()) == 2
 

@@ -1,6 +1,7 @@
 """Sources as people manage them: listed, read, deleted and replaced."""
 
 import contextlib
+import json
 import re
 import sqlite3
 import threading
@@ -11,7 +12,16 @@ import pytest
 from document_files import pdf
 from in_process import InProcess
 from knowledge_bot_service import LocalService
-from service_calls import BOTS, COLLECTIONS, add_text, ask, client_of, problem_of, value_of
+from service_calls import (
+    BOTS,
+    COLLECTIONS,
+    add_text,
+    ask,
+    client_of,
+    problem_of,
+    put_text,
+    value_of,
+)
 from waiting import until
 
 REFUSAL = "I could not find that in my sources."
@@ -50,28 +60,19 @@ def names_of(http, **parameters):
 
 
 def standing(http, source):
-    """Where a source stands; its revision is its ETag."""
-    response = http.get(f"/sources/{source}")
-    value = value_of(response)
-    assert response.headers["ETag"] == f'"{value["revision"]}"'
-    return value
+    return value_of(http.get(f"/sources/{source}"))
 
 
 def text_of(http, source, **place):
     return value_of(http.get(f"/sources/{source}/text", params=place))
 
 
-def replace(http, source, content, name="Rules", **headers):
-    body = {"name": name, "collections": ["col_one"], "content": content}
-    sent = {name.replace("_", "-"): value for name, value in headers.items()}
-    return http.put(f"/sources/{source}/write", json={"value": body}, headers=sent)
-
-
-def replace_with_nothing(http, source):
-    """Replace a source with a file that cannot be read."""
-    form = {"name": "Opening", "collections": "col_one"}
+def put_nothing(http, key):
+    """Put a file that cannot be read."""
+    value = {"origin": "notes", "key": key, "digest": "none", "name": key}
+    form = {"value": json.dumps(value | {"collections": ["col_one"]})}
     file = {"file": ("hours.pdf", b"%PDF-1.4 cut off", "application/pdf")}
-    return http.put(f"/sources/{source}/upload", data=form, files=file)
+    return value_of(http.put("/sync/upload", data=form, files=file))["source"]
 
 
 def left(service):
@@ -114,11 +115,11 @@ def test_a_list_is_searched_filtered_and_paged(http, fresh):
 
 
 def test_a_source_that_gets_a_new_text_keeps_its_place_in_the_list(http, fresh):
-    sources = [add_text(http, f"Rule {number}", "No running.")["id"] for number in range(4)]
+    sources = [put_text(http, f"Rule {number}", "No running.")["id"] for number in range(4)]
     fresh.wait_until_ready()
     first = listed(http, limit=2, status=["pending", "processing", "ready"])
     # The one that is ready when the second page is read must not have gone to the first.
-    replace(http, sources[0], "Walk.", "Rule 0")
+    put_text(http, "Rule 0", "Walk.")
     fresh.wait_until_ready()
     second = listed(http, status=["pending", "processing", "ready"], before=first["next"])
     assert [one["id"] for one in (*first["data"], *second["data"])] == sources[::-1]
@@ -274,17 +275,14 @@ def test_passages_of_a_deleted_source_never_become_another_ones(http, fresh):
 
 
 def test_a_replacement_takes_over_when_it_is_ready(http, fresh):
-    older = add_text(http, "Opening", "The library opens at nine on Saturdays.")
+    older = put_text(http, "Opening", "The library opens at nine on Saturdays.")
     add_text(http, "Later", "Nobody sings in the lift.")
     fresh.wait_until_ready()
-    replacing = replace(
-        http, older["id"], f"{LONG * 4}\n\nThe library opens at ten on Saturdays.", "Opening hours"
-    )
-    accepted = value_of(replacing)
+    ten = f"{LONG * 4}\n\nThe library opens at ten on Saturdays."
+    accepted = put_text(http, "Opening", ten, name="Opening hours")
     assert accepted["id"] == older["id"]
     assert accepted["status"] == "pending"
     assert accepted["ready_revision"] == older["revision"] != accepted["revision"]
-    assert replacing.headers["ETag"] == f'"{accepted["revision"]}"'
     assert "nine" in told_of_saturday(http)
     fresh.wait_until_ready()
     assert "ten" in told_of_saturday(http)
@@ -311,10 +309,10 @@ def passages_of(service):
 
 
 def test_a_replacement_that_fails_leaves_the_old_text_and_says_why(http, fresh):
-    source = add_text(http, "Opening", "The library opens at nine on Saturdays.")["id"]
+    source = put_text(http, "Opening", "The library opens at nine on Saturdays.")["id"]
     fresh.wait_until_ready()
     before = standing(http, source)
-    accepted = value_of(replace_with_nothing(http, source))
+    accepted = put_nothing(http, "Opening")
     fresh.wait_until_ready()
     assert "nine" in told_of_saturday(http)
     shown = standing(http, source)
@@ -326,16 +324,16 @@ def test_a_replacement_that_fails_leaves_the_old_text_and_says_why(http, fresh):
     assert [one["text"] for one in text_of(http, source)["passages"]] == passages_of(fresh)
     assert until(lambda: left(fresh)[4] == 0)
     assert not list((fresh.data / "material").iterdir())
-    value_of(replace(http, source, "The library opens at ten on Saturdays."))
+    put_text(http, "Opening", "The library opens at ten on Saturdays.")
     fresh.wait_until_ready()
     assert standing(http, source)["reason"] is None
     assert listed(http, counts=True)["counts"] == {"ready": 1}
 
 
 def test_a_source_that_never_had_a_text_has_no_revision_that_is_ready(http, fresh):
-    source = add_text(http, "Opening", LONG * 10)
+    source = put_text(http, "Opening", LONG * 10)
     assert (source["ready_revision"], source["ready_at"]) == (None, None)
-    accepted = value_of(replace_with_nothing(http, source["id"]))
+    accepted = put_nothing(http, "Opening")
     assert accepted["ready_revision"] is None
     fresh.wait_until_ready()
     shown = standing(http, source["id"])
@@ -343,58 +341,11 @@ def test_a_source_that_never_had_a_text_has_no_revision_that_is_ready(http, fres
     assert text_of(http, source["id"])["passages"] == []
 
 
-def test_only_the_revision_that_is_meant_is_changed(http, fresh):
-    source = add_text(http, "Rules", "Nobody sings in the lift.")["id"]
-    first = http.get(f"/sources/{source}").headers["ETag"]
-    second = replace(http, source, "Somebody sings.", If_Match=first).headers["ETag"]
-    name = {"value": {"name": "Other"}}
-    for tag in (first, second.strip('"'), f"W/{second}", "*, *", ""):
-        for response in (
-            replace(http, source, "Everybody sings.", If_Match=tag),
-            http.patch(f"/sources/{source}", json=name, headers={"If-Match": tag}),
-            http.delete(f"/sources/{source}", headers={"If-Match": tag}),
-        ):
-            assert problem_of(response, 412)["code"] == "revision_changed"
-            assert response.headers["ETag"] == second
-    shown = standing(http, source)
-    assert (f'"{shown["revision"]}"', shown["name"]) == (second, "Rules")
-    third = replace(http, source, "Nobody.", If_Match=f'"other", {second}').headers["ETag"]
-    assert value_of(http.patch(f"/sources/{source}", json=name, headers={"If-Match": third}))
-    assert replace(http, source, "All of them.", If_Match="*").status_code == 200
-    assert http.delete(f"/sources/{source}", headers={"If-Match": "*"}).status_code == 204
-    response = http.delete(f"/sources/{source}", headers={"If-Match": third})
-    assert problem_of(response, 404)["code"] == "unknown_source"
-    fresh.wait_until_ready()
-
-
-def test_a_source_is_renamed_without_being_read_again(http, fresh):
-    source = add_text(http, "Opening", "The library opens at nine on Saturdays.")["id"]
-    fresh.wait_until_ready()
-    before = standing(http, source)
-    passages = text_of(http, source)["passages"]
-    response = http.patch(f"/sources/{source}", json={"value": {"name": "Hours"}})
-    assert value_of(response) == {**before, "name": "Hours"}
-    assert response.headers["ETag"] == f'"{before["revision"]}"'
-    assert text_of(http, source)["passages"] == passages
-    assert names_of(http, name="Hours") == ["Hours"]
-    assert told_of_saturday(http).endswith("Sources: Hours")
-    # Also while a replacement is on its way.
-    replace(http, source, f"{LONG * 8}\n\nThe library opens at ten on Saturdays.", "Other")
-    http.patch(f"/sources/{source}", json={"value": {"name": "Times"}}).raise_for_status()
-    assert told_of_saturday(http).endswith("Sources: Times")
-    fresh.wait_until_ready()
-    assert standing(http, source)["name"] == "Times"
-    for name in ("", " ", 7, "a\nb"):
-        problem_of(http.patch(f"/sources/{source}", json={"value": {"name": name}}), 400)
-    unknown = http.patch("/sources/src_x", json={"value": {"name": "Hours"}})
-    assert problem_of(unknown, 404)["code"] == "unknown_source"
-
-
 def test_an_answer_names_the_revision_that_it_was_given_from(http, fresh):
-    source = add_text(http, "Opening", "The library opens at nine on Saturdays.")["id"]
+    source = put_text(http, "Opening", "The library opens at nine on Saturdays.")["id"]
     fresh.wait_until_ready()
     first = standing(http, source)["revision"]
-    replace(http, source, f"{LONG * 8}\n\nThe library opens at ten on Saturdays.", "Opening")
+    put_text(http, "Opening", f"{LONG * 8}\n\nThe library opens at ten on Saturdays.")
     asked = "When does the library open on Saturdays?"
     assert ask(http, asked)["sources"][0]["revision"] == first
     fresh.wait_until_ready()
@@ -415,16 +366,16 @@ def test_pages_without_text_are_a_warning(http, fresh):
 
 
 def test_the_last_of_several_replacements_wins(http, fresh):
-    source = add_text(http, "Opening", f"{LONG * 4}\n\nThe library opens at eight on Saturdays.")
-    for hour in ("nine", "ten", "eleven"):
-        replace(http, source["id"], f"{LONG * 2}\n\nThe library opens at {hour} on Saturdays.")
+    for hour in ("eight", "nine", "ten", "eleven"):
+        long = f"{LONG * 2}\n\nThe library opens at {hour} on Saturdays."
+        source = put_text(http, "Opening", long)
     fresh.wait_until_ready()
     assert "eleven" in told_of_saturday(http)
     assert [one.id for one in fresh.sources()] == [source["id"]]
     assert until(lambda: left(fresh)[3:] == (0, 0))
     assert [text for text in passages_of(fresh) if "eight" in text or "nine" in text] == []
     # It is deleted with its replacement.
-    replace(http, source["id"], LONG * 4)
+    put_text(http, "Opening", LONG * 4)
     http.delete(f"/sources/{source['id']}")
     assert until(lambda: is_empty(fresh))
     assert fresh.sources() == []
@@ -434,9 +385,9 @@ def test_the_last_of_several_replacements_wins(http, fresh):
 def test_a_replacement_survives_a_crash(tmp_path):
     with LocalService(tmp_path / "data", collections=COLLECTIONS, bots=BOTS) as service:
         with client_of(service) as http:
-            source = add_text(http, "Opening", "The library opens at nine on Saturdays.")["id"]
+            source = put_text(http, "Opening", "The library opens at nine on Saturdays.")["id"]
             service.wait_until_ready()
-            replace(http, source, f"{LONG * 8}\n\nThe library opens at ten on Saturdays.")
+            put_text(http, "Opening", f"{LONG * 8}\n\nThe library opens at ten on Saturdays.")
         service.kill()
         assert [one.id for one in service.sources()] == [source]
         service.start()
@@ -455,13 +406,13 @@ def test_the_quota_counts_what_is_there(tmp_path):
         page = {"name": "Page", "collections": ["col_one"], "url": "http://127.0.0.1:1/"}
         value_of(http.post("/sources/webpage", json={"value": page}))
         service.wait_until_ready()
-        first = add_text(http, "One", "The first text.")["id"]
+        first = put_text(http, "One", "The first text.")["id"]
         add_text(http, "Two", "The second text.")
         body = {"name": "Three", "collections": ["col_one"], "content": "The third text."}
         refused = http.post("/sources/write", json={"value": body})
         assert problem_of(refused, 402)["code"] == "quota_exceeded"
         # A source and its replacement are one.
-        value_of(replace(http, first, LONG * 4, "One"))
+        put_text(http, "One", LONG * 4)
         assert problem_of(http.post("/sources/write", json={"value": body}), 402)
         http.delete(f"/sources/{first}")
         value_of(http.post("/sources/write", json={"value": body}))
@@ -469,19 +420,10 @@ def test_the_quota_counts_what_is_there(tmp_path):
 
 
 def test_a_method_that_a_source_does_not_have_is_told_all_that_it_has(anyones):
-    for path, allowed in (("src_x", "DELETE, GET, PATCH"), ("write", "POST"), ("x/write", "PUT")):
+    for path, allowed in (("src_x", "DELETE, GET"), ("write", "POST")):
         response = anyones.options(f"/sources/{path}")
         assert problem_of(response, 405)["code"] == "method_not_allowed"
         assert response.headers["Allow"] == allowed
-
-
-CHANGES = [
-    ("DELETE", ""),
-    ("PATCH", ""),
-    ("PUT", "/write"),
-    ("PUT", "/webpage"),
-    ("PUT", "/upload"),
-]
 
 
 @pytest.mark.parametrize("source", ["src_" + "0" * 24, "x", "%00", "src_" + "x" * 300])
@@ -490,22 +432,9 @@ def test_what_is_not_there_cannot_be_changed(anyones, source):
         anyones.get(f"/sources/{source}"),
         anyones.get(f"/sources/{source}/text"),
         anyones.delete(f"/sources/{source}"),
-        replace(anyones, source, "Text."),
     ]
     for response in responses:
         problem_of(response, 404 if len(source) <= 200 and source != "%00" else 400)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [{"content": " "}, {"name": ""}, {"collections": ["col_x"]}, {"content": 7}],
-)
-def test_a_replacement_that_is_no_source_is_refused(anyones, change):
-    source = add_text(anyones, "Rules", "Nobody sings in the lift.")["id"]
-    body = {"name": "Rules", "collections": ["col_one"], "content": "Text."} | change
-    before = standing(anyones, source)["revision"]
-    problem_of(anyones.put(f"/sources/{source}/write", json={"value": body}), 400)
-    assert standing(anyones, source)["revision"] == before
 
 
 def test_conversations_are_listed_newest_first_and_read_back(http, fresh):
@@ -546,8 +475,8 @@ def test_a_conversation_of_another_bot_is_not_shown(anyones):
 @pytest.mark.slow
 def test_a_question_is_answered_from_one_of_the_texts_whatever_is_replaced(http, fresh):
     # Each text says two things; what an answer says of one must be of the same text as the other.
-    source = add_text(http, "Depot", depot(0))["id"]
-    others = [add_text(http, f"Other {number}", depot_of_others(0))["id"] for number in range(5)]
+    source = put_text(http, "Depot", depot(0))["id"]
+    others = [f"Other {number}" for number in range(5)]
     fresh.wait_until_ready()
     sent, over = [0], threading.Event()
 
@@ -555,9 +484,9 @@ def test_a_question_is_answered_from_one_of_the_texts_whatever_is_replaced(http,
         with client_of(fresh) as mine:
             for number in range(1, 25):
                 sent.append(number)
-                replace(mine, source, depot(number), "Depot").raise_for_status()
+                put_text(mine, "Depot", depot(number))
                 for other in others:
-                    replace(mine, other, depot_of_others(number)).raise_for_status()
+                    put_text(mine, other, depot_of_others(number))
                 time.sleep(0.1)
             fresh.wait_until_ready(120)
             over.set()

@@ -11,7 +11,7 @@ from playwright.async_api import Page, expect
 from in_process import OnAPort
 from knowledge_bot_service import LocalService
 from page_server import answer, serving
-from service_calls import BOTS, COLLECTIONS, add_text, ask, client_of, value_of
+from service_calls import BOTS, COLLECTIONS, add_text, ask, client_of, put_text, value_of
 
 pytestmark = [
     pytest.mark.slow,
@@ -326,7 +326,9 @@ async def test_what_the_service_refuses_is_said_and_the_form_is_kept(browser, lo
 
 async def test_markup_is_shown_as_text_wherever_it_stands(browser, local):
     text = f"The password of the gate is {MARKUP} and nothing else.\n\n```\n{MARKUP}\n```"
-    source = added(local, MARKUP, text)
+    with client_of(local) as http:
+        put_text(http, MARKUP, text, origin=MARKUP)
+    local.wait_until_ready()
     async with visiting(browser, local) as visit:
         await expect(visit.page.locator(".name")).to_have_text([MARKUP])
         await visit.page.get_by_role("link", name="Chat").click()
@@ -345,7 +347,8 @@ async def test_markup_is_shown_as_text_wherever_it_stands(browser, local):
         # A reason that has the sender's own words, of a replacement.
         with client_of(local) as http:
             body = {"name": MARKUP, "collections": ["col_one"], "url": f"http://127.0.0.1:1/{SAFE}"}
-            http.put(f"/sources/{source}/webpage", json={"value": body}).raise_for_status()
+            body |= {"origin": MARKUP, "key": MARKUP, "digest": "other"}
+            http.put("/sync/webpage", json={"value": body}).raise_for_status()
         local.wait_until_ready()
         await visit.page.reload()
         await expect(visit.page.locator("#facts .reason")).to_contain_text("not be reached")
@@ -518,40 +521,22 @@ async def test_a_source_is_deleted_after_it_was_named(browser, local):
         )
 
 
-async def test_a_source_is_replaced_under_its_name(browser, local):
-    added(local, "Opening", "The library opens at nine on Saturdays.")
+async def test_what_is_said_of_a_deleted_source_is_true_of_its_origin(browser, local):
+    added(local, "Rules", "Nobody sings in the lift.")
     with client_of(local) as http:
-        async with visiting(browser, local) as visit:
-            await visit.page.get_by_role("link", name="Opening").click()
-            await visit.button("Replace").first.click()
-            await expect(visit.page.locator("#name")).to_have_value("Opening")
-            await visit.page.locator("#content").fill("The library opens at ten on Saturdays.")
-            await visit.page.locator("#add").click()
-            await expect(visit.page.locator("#text")).to_contain_text("at ten on Saturdays")
-            await expect(visit.page.locator("#facts")).to_contain_text("Ready since")
-        assert "ten" in ask(http, "When does the library open on Saturdays?")["answer"]
-        assert len(local.sources()) == 1
-
-
-async def test_a_source_is_renamed_and_its_text_stays(browser, local):
-    source = added(local, "Opening", "The library opens at nine on Saturdays.")
-    with client_of(local) as http:
-        async with visiting(browser, local) as visit:
-            await visit.page.get_by_role("link", name="Opening").click()
-            await visit.button("Rename").click()
-            dialog = visit.page.get_by_role("dialog")
-            await expect(dialog.get_by_label("New name")).to_have_value("Opening")
-            await dialog.get_by_label("New name").fill(MARKUP + "\u202e")
-            await dialog.get_by_role("button", name="Rename").click()
-            await expect(dialog.get_by_role("alert")).to_contain_text("name: must be one line")
-            await dialog.get_by_label("New name").fill("Opening hours")
-            await visit.page.keyboard.press("Enter")
-            await expect(dialog).to_be_hidden()
-            await expect(visit.page.locator("#source-name")).to_have_text("Opening hours")
-            await expect(visit.page.locator("#text")).to_contain_text("at nine on Saturdays")
-        renamed = http.get(f"/sources/{source}").json()["value"]
-        assert (renamed["name"], renamed["status"]) == ("Opening hours", "ready")
-        assert renamed["revision"] == renamed["ready_revision"]
+        put_text(http, "Opening", "The library opens at nine.", origin=MARKUP)
+    local.wait_until_ready()
+    async with visiting(browser, local) as visit:
+        await expect(visit.source("Opening")).to_contain_text(f"from {MARKUP}")
+        for name, said in (
+            ("Rules", "cannot be brought back, except from a backup"),
+            ("Opening", f"comes back when {MARKUP} is fed again, unless it is gone from there"),
+        ):
+            await visit.page.get_by_role("link", name=name).click()
+            await visit.button("Delete").click()
+            await expect(visit.page.locator("#confirm-note")).to_contain_text(said)
+            await visit.button("Keep it").click()
+            await visit.page.locator("#back").click()
 
 
 async def test_a_list_is_searched_and_goes_on(browser, local):

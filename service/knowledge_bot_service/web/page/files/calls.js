@@ -42,9 +42,9 @@ export function remove(path) {
   return call(path, { method: "DELETE" });
 }
 
-export function send(method, path, value) {
+export function send(path, value) {
   return call(path, {
-    method,
+    method: "POST",
     headers: { "Content-Type": "application/json" },
     body: JSON.stringify({ value }),
   });
@@ -52,14 +52,14 @@ export function send(method, path, value) {
 
 // Sends a file, and reports how many of its bytes are sent; `fetch` does not know that. Returns the
 // promise of the answer, and what cancels the upload.
-export function upload(method, path, value, file, onProgress) {
+export function upload(path, value, file, onProgress) {
   const form = new FormData();
   form.append("value", JSON.stringify(value));
   form.append("file", file);
   const request = new XMLHttpRequest();
   const answered = new Promise((resolve, reject) => {
     const lost = (message) => () => reject(new Failure(0, message));
-    request.open(method, path);
+    request.open("POST", path);
     request.setRequestHeader("X-API-KEY", key() ?? "");
     request.upload.addEventListener("progress", ({ loaded, total }) => onProgress(loaded, total));
     request.addEventListener("error", lost("The service gave no answer."));

@@ -140,7 +140,7 @@ async function ask(question) {
   if (one.conversation) value.conversation_id = one.conversation;
   let begins = false;
   try {
-    const message = await send("POST", "public/v1/messages", value);
+    const message = await send("public/v1/messages", value);
     begins = one.conversation === null;
     one.conversation = message.conversation_id;
     reply.replaceWith(answered(message.answer, message.sources ?? null));

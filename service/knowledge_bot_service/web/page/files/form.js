@@ -1,13 +1,11 @@
-// The form that adds a source, or replaces the one that is shown.
+// The form that adds a source.
 
 import { send, upload } from "./calls.js";
 import { announce, element, find } from "./elements.js";
 
-const PATHS = { webpage: "webpage", text: "write", file: "upload" };
 const MEGABYTE = 1e6;
 
 let largest = Infinity;
-let replaced = null;
 let cancel = null;
 
 export function openForm(about, collections) {
@@ -18,40 +16,7 @@ export function openForm(about, collections) {
     return element("label", {}, box, collection.name);
   });
   find("collections").replaceChildren(find("collections").querySelector("legend"), ...boxes);
-  forAdding();
-}
-
-export function forAdding() {
-  if (replaced) clear();
-  replaced = null;
-  head("Add a source", "Add");
   chooseKind();
-}
-
-// The same fields as for a new source, with what the source has.
-export function forReplacing(source) {
-  clear();
-  replaced = source;
-  head("Replace this source", "Replace");
-  find("name").value = source.name;
-  find("url").value = source.url ?? "";
-  find("add-form").elements.kind.value = PATHS[source.kind];
-  const ids = source.collections.map(({ id }) => id);
-  for (const box of find("collections").querySelectorAll("input")) {
-    box.checked = ids.includes(box.value);
-  }
-  chooseKind();
-}
-
-function head(title, action) {
-  find("form-title").textContent = title;
-  find("add").textContent = action;
-  find("form-note").hidden = !replaced;
-  find("add-problem").textContent = "";
-}
-
-function clear() {
-  for (const id of ["url", "content", "file", "name"]) find(id).value = "";
 }
 
 function kind() {
@@ -75,11 +40,10 @@ async function add() {
   find("add-problem").textContent = problem;
   if (problem) return;
   find("add").disabled = true;
-  const old = replaced;
   try {
-    const source = await sent(kind(), find("name").value.trim(), collections, old);
-    if (old === replaced) clear();
-    announce(old ? `${source.name}: the new text was accepted.` : `${source.name}: accepted.`);
+    const source = await sent(kind(), find("name").value.trim(), collections);
+    for (const id of ["url", "content", "file", "name"]) find(id).value = "";
+    announce(`${source.name}: accepted.`);
     document.dispatchEvent(new CustomEvent("source-sent", { detail: source.id }));
   } catch (failure) {
     // Sending again what the service may have taken would make a second source.
@@ -104,21 +68,19 @@ function refusal(collections) {
   return "";
 }
 
-function sent(chosen, name, collections, old) {
-  const [method, path] = old
-    ? ["PUT", `public/v1/sources/${encodeURIComponent(old.id)}/${chosen}`]
-    : ["POST", `public/v1/sources/${chosen}`];
+function sent(chosen, name, collections) {
+  const path = `public/v1/sources/${chosen}`;
   if (chosen === "webpage") {
     const url = find("url").value.trim();
-    return send(method, path, { name: name || url, collections, url });
+    return send(path, { name: name || url, collections, url });
   }
   if (chosen === "write") {
-    return send(method, path, { name, collections, content: find("content").value });
+    return send(path, { name, collections, content: find("content").value });
   }
   const file = find("file").files[0];
   progress(0, file.size);
   find("upload").hidden = false;
-  const uploading = upload(method, path, { name: name || file.name, collections }, file, progress);
+  const uploading = upload(path, { name: name || file.name, collections }, file, progress);
   cancel = uploading.cancel;
   return uploading.answered;
 }

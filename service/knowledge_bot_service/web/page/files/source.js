@@ -1,14 +1,15 @@
 // One source: where it stands, its text with the passage that an answer uses, and what can be done.
 
-import { read, remove, send } from "./calls.js";
+import { read, remove } from "./calls.js";
 import { blocks, markQuotes, quotesBehind } from "./answer.js";
 import { announce, element, find, time } from "./elements.js";
-import { forAdding, forReplacing } from "./form.js";
 import { KINDS, UNFINISHED, remark, standing } from "./sources.js";
 
 // How long until the source is read again, in milliseconds: while it is unfinished, and else.
 const SOON = 1000;
 const LATER = 15000;
+
+const GONE = "No question is answered from it any more.";
 
 let manages = false;
 let source = null;
@@ -28,7 +29,6 @@ export async function showSource(id, passage) {
   asked = passage;
   state = "";
   source = { id };
-  forAdding();
   find("form-card").hidden = true;
   find("back").href = passage ? "#chat" : "#sources";
   find("back").textContent = passage ? "← Back to the chat" : "← All sources";
@@ -117,6 +117,7 @@ function facts() {
     ["Collections", source.collections.map(({ name }) => name).join(", ")],
     ["Added", time(source.created_at)],
   ];
+  if (source.origin !== null) rows.push(["Origin", source.origin]);
   if (source.ready_at) rows.push(["Ready since", time(source.ready_at)]);
   if (source.title && source.title !== source.name) rows.push(["Title", source.title]);
   if (source.url) rows.push(["Address", address(source.url)]);
@@ -181,38 +182,13 @@ find("whole-name").addEventListener("click", () => {
   find("source-name").classList.remove("long");
   find("whole-name").hidden = true;
 });
-find("replace").addEventListener("click", () => {
-  forReplacing(source);
-  find("form-card").hidden = false;
-  find("form-card").open = true;
-  find("form-card").scrollIntoView({ block: "nearest" });
-  find("add-form").querySelector("[data-kind]:not([hidden]) :is(input, textarea)").focus();
-});
-find("rename").addEventListener("click", () => {
-  find("new-name").value = source.name;
-  find("naming-problem").textContent = "";
-  find("naming").showModal();
-});
-find("naming-no").addEventListener("click", () => find("naming").close());
-find("naming-form").addEventListener("submit", async (event) => {
-  event.preventDefault();
-  const { id } = source;
-  find("naming-yes").disabled = true;
-  try {
-    const { name } = await send("PATCH", addressOf(id), { name: find("new-name").value.trim() });
-    find("naming").close();
-    announce(`Renamed: ${name}.`);
-    if (!isAway(id)) load();
-  } catch (failure) {
-    // The same name twice is one rename: it may be sent again.
-    find("naming-problem").textContent = failure.message;
-  } finally {
-    find("naming-yes").disabled = false;
-  }
-});
 find("delete").addEventListener("click", () => {
   find("confirm-name").textContent = source.name;
   find("confirm-name").title = source.name;
+  find("confirm-note").textContent =
+    source.origin === null
+      ? `${GONE} It cannot be brought back, except from a backup.`
+      : `${GONE} It comes back when ${source.origin} is fed again, unless it is gone from there.`;
   find("confirm").showModal();
 });
 find("confirm-no").addEventListener("click", () => find("confirm").close());

@@ -2,7 +2,6 @@
 
 import { read } from "./calls.js";
 import { announce, element, find, options, time } from "./elements.js";
-import { forAdding } from "./form.js";
 
 // How long until the list is read again, in milliseconds: while something is unfinished, and else.
 const SOON = 1000;
@@ -33,7 +32,6 @@ export function openSources(about, collections) {
 }
 
 export function showSources() {
-  forAdding();
   find("form-card").hidden = !writes;
   find("list-card").hidden = false;
   find("source-card").hidden = true;
@@ -68,6 +66,10 @@ async function refresh() {
 // Where a source stands; while an older text of it is there, only the new one is not ready.
 export function standing({ status, ready_revision: ready }) {
   return status === "ready" || ready === null ? status : `new text ${status}`;
+}
+
+function whence({ origin }) {
+  return origin === null ? "" : ` from ${origin}`;
 }
 
 // Why it failed, or what of it could not be read.
@@ -128,7 +130,7 @@ function row(source) {
     element(
       "span",
       { class: "note" },
-      `${KINDS[source.kind] ?? source.kind} in ${names}, `,
+      `${KINDS[source.kind] ?? source.kind} in ${names}${whence(source)}, `,
       time(source.ready_at ?? source.created_at),
     ),
   ];
