@@ -17,7 +17,8 @@ from knowledge_bot.ingest._report import Report
 _QUIET = 0.5
 _LONGEST_WAIT = 30.0
 
-# Seconds until another run when the last one left something that may go better by itself.
+# Seconds until another run when the last one left something that may go better by itself, and
+# between looks at what the service holds.
 _AGAIN = 10.0
 
 Find = Callable[[], Any]
@@ -31,6 +32,7 @@ def watch_folder(
     *,
     stop: threading.Event,
     on_away: Callable[[], object] | None = None,
+    differs: Callable[[], bool] = lambda: False,
 ) -> None:
     """Run now, and again after each change below a folder, until it is told to end.
 
@@ -49,6 +51,8 @@ def watch_folder(
         run: ingests what `find` found.
         stop: ends it when set, once `run` returns; a run ends early by an event of its own.
         on_away: called whenever a run finds no folder.
+        differs: asked every ten seconds whether the service does not hold any more what the last
+            run left there; then there is another run.
 
     Returns:
         When `stop` is set, or after a run that stopped for what only a person can change.
@@ -77,21 +81,25 @@ def watch_folder(
             if report.stopped is not None and not report.stopped.may_pass:
                 return
             # What is gone and stays as it was is there to stay.
-            left = report.unready > 0 or report.gone not in (0, gone)
+            left = report.unready + report.undelivered > 0 or report.gone not in (0, gone)
             again, gone = left or report.stopped is not None, report.gone
-        if not _changed(changes, name, files, find, again=again):
+        if not _changed(changes, name, files, find, (lambda: True) if again else differs):
             return
 
 
 def _changed(
-    changes: Iterator[set[str]], folder: str, files: set[str], find: Find, *, again: bool
+    changes: Iterator[set[str]],
+    folder: str,
+    files: set[str],
+    find: Find,
+    again: Callable[[], bool],
 ) -> bool:
     """Wait until something has changed that a run would see; False when it is to end.
 
-    With `again` it waits for ten seconds at most.
+    `again` is asked every ten seconds whether there is to be a run without a change.
     """
     changed: set[str] = set()
-    began = first = time.monotonic()
+    asked = first = time.monotonic()
     for found in changes:
         if found:
             first = first if changed else time.monotonic()
@@ -106,8 +114,10 @@ def _changed(
             if now != files or changed & {folder, *now}:
                 return True
             changed.clear()
-        if again and time.monotonic() - began > _AGAIN:
-            return True
+        if time.monotonic() - asked > _AGAIN:
+            if again():
+                return True
+            asked = time.monotonic()
     return False
 
 

@@ -8,8 +8,6 @@ from typing import Final, Self
 
 DATABASE: Final = "knowledge.sqlite3"
 MATERIAL: Final = "material"
-LEDGERS: Final = "ledger-*.db"
-"""What `kbot serve --with` sent to the service of this folder, at each address."""
 
 _LOCK: Final = "in-use.sqlite3"
 API_KEY: Final = "api-key"

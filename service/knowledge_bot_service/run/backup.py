@@ -13,7 +13,6 @@ from knowledge_bot_service.config.folder import (
     DATABASE,
     HEADS,
     KEYS,
-    LEDGERS,
     MATERIAL,
     FolderError,
     give_to_owner,
@@ -85,11 +84,10 @@ def _told(error: Exception, source: Path, target: Path) -> BackupError:
 
 def _copy(source: Path, made: Path) -> None:
     (made / MATERIAL).mkdir(mode=0o700)
-    files = [file for name in (DATABASE, HEADS, LEDGERS) for file in sorted(source.glob(name))]
+    files = [file for name in (DATABASE, HEADS) for file in sorted(source.glob(name))]
     with ExitStack() as opened:
         with ExitStack() as held:
-            # While nothing is written, a ledger agrees with the database, and the files of sources
-            # that are not read yet stay.
+            # While nothing is written, the files of sources that are not read yet stay.
             for file in files:
                 lock = held.enter_context(closing(_connected(file)))
                 lock.execute("BEGIN IMMEDIATE")

@@ -1,24 +1,20 @@
 """`kbot serve --with FOLDER`: the service knows what is in a folder, as long as it runs."""
 
 import shlex
-import sqlite3
 import threading
 from collections.abc import Iterable
-from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self
-from urllib.parse import urlsplit
 
 import click
 
 from knowledge_bot import Client, KnowledgeBotError
-from knowledge_bot.ingest import File, Ingestion, LedgerError, Report, watch_folder
+from knowledge_bot.ingest import Ingestion, Report, watch_folder
 from knowledge_bot.origins import Folder
-from knowledge_bot_service.config.folder import LEDGERS, database_file
 from knowledge_bot_service.config.settings import ServiceConfiguration
 
-# The folder's name in the ledger, so that nothing is sent again when it is moved or renamed.
+# The folder's name as an origin, so that nothing is sent again when it is moved or renamed.
 _ORIGIN: Final = "folder"
 
 # How long a run waits until the service answers from what was sent, in seconds.
@@ -40,15 +36,13 @@ class FeedingError(Exception):
 class Feeding:
     """Feeds a folder to the service of this process, and again whenever something in it changes.
 
-    What `kbot ingest folder --prune --watch` does, with a ledger in the service's data folder. It
-    is made before the service starts, and runs in a thread; a context manager that waits until what
-    is under way is finished. What to `leave_out` are files that are not sent if they are in the
-    folder.
+    What `kbot ingest folder --prune --watch` does, and again when a source of the folder is deleted
+    in the service. It is made before the service starts, and runs in a thread; a context manager
+    that waits until what is under way is finished. What to `leave_out` are files that are not sent
+    if they are in the folder.
 
     Raises:
-        FeedingError: the service has several collections, the folder is in its data folder, or
-            that was fed from another address, or has sources of the folder that were fed in another
-            way, so that everything would be sent again.
+        FeedingError: the service has several collections, or the folder is in its data folder.
     """
 
     def __init__(
@@ -59,7 +53,7 @@ class Feeding:
         *,
         leave_out: Iterable[Path] = (),
     ) -> None:
-        data, address = settings.data.resolve(), urlsplit(base_url).netloc
+        data = settings.data.resolve()
         if len(settings.collections) != 1:
             raise FeedingError(
                 f"--with feeds a service of one collection, and this one has "
@@ -68,33 +62,18 @@ class Feeding:
             )
         if folder.resolve().is_relative_to(data):
             raise FeedingError(f"--with: {folder} is in the service's own data folder {data}")
-        ledger = data / f"ledger-{address.replace(':', '-')}.db"
-        if other := next((one for one in data.glob(LEDGERS) if one != ledger), None):
-            raise FeedingError(
-                f"the service of {settings.data} was fed at another address, as {other.name} "
-                f"tells, and not at {address}: everything would be sent to it again. Take that "
-                "address with --host and --port, or another data folder with --data"
-            )
-        self._folder, self._base_url, self._ledger = str(folder), base_url, str(ledger)
+        self._folder, self._base_url = str(folder), base_url
         self._stop = threading.Event()
         self._options = Ingestion(
             collections=settings.collections[0].id,
-            ledger=ledger,
             prune=True,
             wait_ready=_READY,
             stop=self._stop,
         )
         own = (Path("/dev/fd/1"), Path("/dev/fd/2"), *leave_out)  # as in `> log.txt`
         self._find = partial(Folder, folder, exclude=own, name=_ORIGIN)
-        if not ledger.exists() and (known := self._known(database_file(data))):
-            raise FeedingError(
-                f"the service of {settings.data} has sources already that --with did not feed it, "
-                f"and {known} of them have the names of files of {folder}: they would be there "
-                "twice. Start it without --with, and go on with `kbot ingest folder FOLDER --prune "
-                "--watch`, or delete them with `kbot sources delete`; or take another data folder "
-                "with --data"
-            )
         self._told: set[object] = set()
+        self._left: tuple[int, ...] = ()
         self._thread = threading.Thread(target=self._run, name="feeding", daemon=True)
 
     def __enter__(self) -> Self:
@@ -114,18 +93,6 @@ class Feeding:
         """Send nothing more. This may be called in a signal handler."""
         self._stop.set()
 
-    def _known(self, database: Path) -> int:
-        """Return how many sources of a service that does not run have the names of files."""
-        if not database.exists():
-            return 0
-        try:
-            with closing(sqlite3.connect(database)) as connection:
-                names = [name for (name,) in connection.execute("SELECT name FROM source")]
-            there = {item.name for item in self._find().items() if names and isinstance(item, File)}
-        except (sqlite3.Error, KnowledgeBotError):  # the start says why
-            return 0
-        return sum(name in there for name in names)
-
     def _run(self) -> None:
         again = _SOONEST
         with self._client:
@@ -137,8 +104,9 @@ class Feeding:
                         self._ingest,
                         stop=self._stop,
                         on_away=lambda: _say(f"{self._folder} is away: waiting until it is back."),
+                        differs=lambda: self._held() != self._left,
                     )
-                except (KnowledgeBotError, LedgerError, OSError) as error:
+                except (KnowledgeBotError, OSError) as error:
                     if not self._stop.is_set():
                         _say(
                             f"Error: {error} The service goes on, and is fed {self._folder} again "
@@ -147,8 +115,13 @@ class Feeding:
                 self._stop.wait(again)
                 again = min(2 * again, _LATEST)
 
+    def _held(self) -> tuple[int, ...]:
+        """What the service holds of the folder, in short."""
+        return self._client.compare_origin(_ORIGIN).sums
+
     def _ingest(self, items: Any) -> Report:
         report = self._options.run(self._client, items)
+        self._left = self._held()
         counts = ", ".join(f"{name} {count}" for name, count in report.counts.items() if count)
         _say(f"Fed {self._folder}: {counts or 'nothing is in it'}.")
         for one in report.failures:
@@ -159,9 +132,8 @@ class Feeding:
             _say(
                 f"{report.withheld} files have vanished at once, and are still answered from. "
                 "If they are really gone, run: kbot ingest folder "
-                f"{shlex.quote(self._folder)} --origin {_ORIGIN} --ledger "
-                f"{shlex.quote(self._ledger)} --collection {self._options.collections} --prune "
-                "--gone-limit 1"
+                f"{shlex.quote(self._folder)} --origin {_ORIGIN} "
+                f"--collection {self._options.collections[0]} --prune --gone-limit 1"
             )
         if report.stopped:
             _say(f"Stopped before the end: {report.stop_reason}")

@@ -10,9 +10,9 @@ import pytest
 from in_process import OnAPort
 from knowledge_bot_service.config.folder import DataFolder
 from knowledge_bot_service.config.settings import parse_settings
-from knowledge_bot_service.run.feeding import Feeding, FeedingError
+from knowledge_bot_service.run.feeding import Feeding
 from serve_command import called, key_in, serving
-from service_calls import add_text, ask, client_of
+from service_calls import ask, client_of, put_text
 from waiting import until
 
 pytestmark = pytest.mark.timeout(120)
@@ -70,40 +70,23 @@ def test_it_feeds_what_is_there_and_what_changes_and_a_restart_sends_nothing_aga
         process.send_signal(signal.SIGINT)
         process.wait(20)
         assert not {"Traceback", "Error"} & {*log.read_text().replace(":", " ").split()}
-    port = str(httpx.URL(base_url).port)
     manual = handbook.rename(tmp_path / "manual")  # its name is not what its files are known by
-    with OnAPort(tmp_path / "kbot-data", port=int(port)) as service, fed(service, manual):
+    with OnAPort(tmp_path / "kbot-data") as service, fed(service, manual):  # at another address
         assert until(lambda: runs(capfd.readouterr().err) == [{"unchanged": 2}], 90)
-    # At another address, everything would be sent twice.
-    done = called(tmp_path, "--port", "0", "--with", "manual")
-    assert done.returncode == 1
-    assert port in done.stderr
-    assert "--port" in done.stderr
 
 
-def test_it_feeds_again_when_its_ledger_can_be_written_again(tmp_path, handbook, capfd):
+def test_a_source_that_is_deleted_comes_back_as_long_as_its_file_is_there(tmp_path, handbook):
     with (
         OnAPort(tmp_path / "data") as service,
         client_of(service) as http,
         fed(service, handbook),
     ):
+        for _ in range(2):  # while the first run is not at its end, and later
+            assert until(lambda: names(http) == ["fees.md", "hours.md"], 90)
+            (fees,) = http.get("/sources", params={"name": "fees.md"}).json()["value"]["data"]
+            assert http.delete(f"/sources/{fees['id']}").status_code == 204
         assert until(lambda: names(http) == ["fees.md", "hours.md"], 90)
-        (ledger,) = (tmp_path / "data").glob("ledger-*.db")
-        ledger.rename(tmp_path / "away.db")
-        ledger.mkdir()
-        (handbook / "new.md").write_text("The canoes are kept by Ruth Okafor.")
-        told = ""
-
-        def has_failed():
-            nonlocal told
-            told += capfd.readouterr().err
-            return "Error" in told
-
-        assert until(has_failed, 90)
-        assert names(http) == ["fees.md", "hours.md"]
-        ledger.rmdir()
-        (tmp_path / "away.db").rename(ledger)
-        assert until(lambda: names(http) == ["fees.md", "hours.md", "new.md"], 90)
+        assert "two" in ask(http, QUESTION, bot="bot_default")["answer"]
 
 
 def test_a_restored_backup_is_sent_what_changed_since_and_nothing_twice(tmp_path, handbook):
@@ -161,16 +144,20 @@ def test_what_cannot_be_fed_is_told_before_anything_is_made(tmp_path, handbook):
     assert set(tmp_path.rglob("*")) == before
 
 
-def test_what_was_fed_in_another_way_is_not_fed_twice(tmp_path, handbook):
+def test_what_was_fed_in_another_way_is_not_fed_twice(tmp_path, handbook, capfd):
     with OnAPort(tmp_path / "data") as service, client_of(service) as http:
-        add_text(http, "hours.md", "The library opens at nine.", "col_default")
-        settings = parse_settings({"data": str(service.data)}, origin="test")
-        with pytest.raises(FeedingError, match=" 1 of them"):
-            Feeding(handbook, settings, service.base_url)
-        assert not list((tmp_path / "data").glob("ledger-*"))
-        (handbook / "hours.md").rename(handbook / "times.md")
+        for name in ("fees.md", "hours.md"):
+            put_text(http, name, "An older text.", "col_default", origin="/srv/handbook")
         with fed(service, handbook):
-            assert until(lambda: names(http) == ["fees.md", "hours.md", "times.md"], 90)
+            said = ""
+
+            def is_told():
+                nonlocal said
+                said += capfd.readouterr().err
+                return "the origin '/srv/handbook' has 2 of the first 2 names" in said
+
+            assert until(is_told, 90), said
+        assert total(http) == 2
 
 
 @pytest.mark.slow  # what is missed twice goes ten seconds later
