@@ -580,7 +580,7 @@ def _insert(connection: sqlite3.Connection, origin: int, put: Put, place: int) -
     connection.execute(
         "INSERT INTO entry (origin, key, version, digest, place, bucket, mark)"
         " VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (origin, put.key, put.version, put.digest, place, *_sum_of(put.key, put.version)),
+        (origin, put.key, put.version, put.digest, place, *mark_of(put.key, put.version)),
     )
 
 
@@ -592,14 +592,14 @@ def _update(connection: sqlite3.Connection, origin: int, before: str, entry: Put
             entry.key,
             entry.version,
             entry.digest,
-            *_sum_of(entry.key, entry.version),
+            *mark_of(entry.key, entry.version),
             origin,
             before,
         ),
     )
 
 
-def _sum_of(key: str, version: str | None) -> tuple[int, int]:
+def mark_of(key: str, version: str | None) -> tuple[int, int]:
     """The bucket and the mark of an entry."""
     encoded = key.encode()
     digest = hashlib.sha256(encoded + b"\0" + (version or "").encode()).digest()
