@@ -8,16 +8,17 @@ whatever became of it; one with the digest that the run saw never covers a newer
 import asyncio
 import hashlib
 import itertools
+import sys
 import time
 import zlib
 from array import array
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from knowledge_bot._extensions import new_key
-from knowledge_bot._sync import SUM_MODULUS, SyncMissing, SyncTouch, bucket_of, mark_of
+from knowledge_bot._sync import BUCKETS, SUM_MODULUS, SyncMissing, SyncTouch, bucket_of, mark_of
 from knowledge_bot.errors import APIError, KnowledgeBotError, UnexpectedResponseError
 from knowledge_bot.ingest._feeding import WINDOW
 from knowledge_bot.ingest._jobs import Examiner, Job, MovedItems, Planned
@@ -37,7 +38,7 @@ _LONGEST_VERSION = 2000  # bytes, and then the tag
 
 # Above so many entries they are listed bucket by bucket, for the memory's sake.
 _MOST_AT_ONCE = 100_000
-_OF_A_PAGE = 1000
+_OF_A_GROUP = 16
 
 # How often a bucket is listed again whose entries do not have its sum: another run may write them.
 _TRIES = 3
@@ -106,52 +107,74 @@ def _short(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:4]
 
 
+class _Marked(NamedTuple):
+    """A listing without its versions: of some places the buckets and the marks."""
+
+    listing: Listing
+    places: Sequence[int]
+    buckets: bytes
+    marks: "array[int]"
+
+
 class _Listed:
-    """The files that an origin listed: marks and places by bucket, and what makes the items."""
+    """The files that an origin listed, as sums, and what makes their items again.
+
+    A million of them take some ten bytes each, and their keys.
+
+    Attributes:
+        sums: of all buckets.
+        counts: how many files are in each bucket.
+    """
 
     def __init__(self) -> None:
-        self._listings: list[Listing] = []
-        self.marks: list[array[int]] = []
-        self._places: list[array[int]] = []
+        self._several: list[_Marked] = []
+        self.sums = [0] * BUCKETS
+        self.counts = [0] * BUCKETS
 
     def __bool__(self) -> bool:
-        return bool(self._listings)
+        return bool(self._several)
 
     def add(self, listing: Listing, tag: str) -> "list[ListedFile | Skipped]":
-        """Add a listing; return the items of those files that have no version."""
-        if not self.marks:
-            self.marks, self._places = ([array("Q") for _ in range(256)] for _ in range(2))
-        first, odd, marks, places = len(self._listings) << 20, [], self.marks, self._places
-        crc32, sha256, from_bytes, end = zlib.crc32, hashlib.sha256, int.from_bytes, tag.encode()
-        for place, (key, version) in enumerate(zip(listing.keys, listing.versions, strict=True)):
-            if not version:
-                odd.append(listing.item(place))
-                continue
-            try:
-                name = key.encode()
-            except UnicodeEncodeError:  # such as half a surrogate pair
-                odd.append(listing.item(place))
-                continue
-            bucket = crc32(name) & 255
-            mark = sha256(b"%b\0%b%b" % (name, version.encode(), end)).digest()
-            marks[bucket].append(from_bytes(mark[:8], "big"))
-            places[bucket].append(first + place)
-        self._listings.append(listing._replace(versions=[]))
+        """Add a listing; return the items of those files that have no version, or no key."""
+        keys, versions, item = listing
+        places, odd = range(len(keys)), list[ListedFile | Skipped]()
+        several: Sequence[int] = places
+        if "" in versions or not _is_text("".join(keys)):
+            several = [place for place in places if versions[place] and _is_text(keys[place])]
+            odd = [item(place) for place in sorted(set(places).difference(several))]
+            keys, versions = [keys[n] for n in several], [versions[n] for n in several]
+        crc32, sha256, sums, counts = zlib.crc32, hashlib.sha256, self.sums, self.counts
+        buckets = bytes([crc32(key.encode()) & 255 for key in keys])
+        whole = [f"{key}\0{version}{tag}" for key, version in zip(keys, versions, strict=True)]
+        marks = array("Q", b"".join([sha256(each.encode()).digest() for each in whole]))[::4]
+        if sys.byteorder == "little":
+            marks.byteswap()
+        for bucket, mark in zip(buckets, marks, strict=True):
+            sums[bucket] += mark
+            counts[bucket] += 1
+        self._several.append(_Marked(listing._replace(versions=[]), several, buckets, marks))
         return odd
 
-    def sums(self) -> list[int]:
-        return [sum(each) % SUM_MODULUS for each in self.marks]
-
-    def of(self, bucket: int) -> dict[str, tuple[int, int]]:
-        """Return mark and place of the files in a bucket, by their keys."""
-        several = zip(self.marks[bucket], self._places[bucket], strict=True)
-        return {
-            self._listings[place >> 20].keys[place & 0xFFFFF]: (mark, place)
-            for mark, place in several
-        }
+    def of(self, wanted: Iterable[int]) -> dict[int, dict[str, tuple[int, int]]]:
+        """Return mark and place of the files in some buckets, by bucket and key."""
+        found: dict[int, dict[str, tuple[int, int]]] = {bucket: {} for bucket in wanted}
+        for number, (listing, places, buckets, marks) in enumerate(self._several):
+            for place, bucket, mark in zip(places, buckets, marks, strict=True):
+                if bucket in found:
+                    found[bucket][listing.keys[place]] = mark, number << 20 | place
+        return found
 
     def item(self, place: int) -> "ListedFile | Skipped":
-        return self._listings[place >> 20].item(place & 0xFFFFF)
+        return self._several[place >> 20].listing.item(place & 0xFFFFF)
+
+
+def _is_text(key: str) -> bool:
+    """Return whether a key is Unicode text: a file's name may hold half a surrogate pair."""
+    try:
+        key.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 class _Book:
@@ -170,7 +193,7 @@ class _Book:
 
     def differing(self, sums: Sequence[int]) -> list[int]:
         """Return the buckets whose sums are not these."""
-        return [bucket for bucket in range(256) if self.sums[bucket] != sums[bucket]]
+        return [bucket for bucket in range(BUCKETS) if self.sums[bucket] != sums[bucket]]
 
 
 class ServiceKeeper:
@@ -403,25 +426,27 @@ class ServiceKeeper:
 
     async def _compared(self) -> AsyncIterator[Planned]:
         """Compare all listed files with the book, and yield plans for those that differ."""
-        sums = await asyncio.to_thread(self._listed.sums)
+        sums = [each % SUM_MODULUS for each in self._listed.sums]
         differing = self._book.differing(sums)
-        same = set(range(256)).difference(differing)
-        unchanged = sum(len(self._listed.marks[bucket]) for bucket in same)
+        same = set(range(BUCKETS)).difference(differing)
+        unchanged = sum(self._listed.counts[bucket] for bucket in same)
         odd = {job.key: job for job in self._odd}
         different: list[tuple[int, SyncEntry | None]] = []
-        async for bucket, entries in self._buckets(differing):
-            listed = self._listed.of(bucket)
-            for entry in entries:
-                mark, place = listed.pop(entry.key, (None, -1))
-                if entry.key in odd:
-                    odd[entry.key].before = entry
-                elif mark is None:
-                    self._missing[entry.key] = entry
-                elif mark == mark_of(entry.key, entry.version):
-                    unchanged += 1
-                else:
-                    different.append((place, entry))
-            different += [(place, None) for _, place in listed.values()]
+        for group in self._groups(differing):
+            several = await asyncio.to_thread(self._listed.of, group)
+            async for bucket, entries in self._buckets(group):
+                listed = several[bucket]
+                for entry in entries:
+                    mark, place = listed.pop(entry.key, (None, -1))
+                    if entry.key in odd:
+                        odd[entry.key].before = entry
+                    elif mark is None:
+                        self._missing[entry.key] = entry
+                    elif mark == mark_of(entry.key, entry.version):
+                        unchanged += 1
+                    else:
+                        different.append((place, entry))
+                different += [(place, None) for _, place in listed.values()]
         yield Planned(unchanged=unchanged)
         different.sort(key=lambda one: one[0])
         for start in range(0, len(different), WINDOW):
@@ -452,20 +477,24 @@ class ServiceKeeper:
 
         return made
 
+    def _groups(self, wanted: Sequence[int]) -> list[Sequence[int]]:
+        """Return buckets in groups, of which not too much is held at once."""
+        size = BUCKETS if self._book.found.count < _MOST_AT_ONCE else _OF_A_GROUP
+        return [wanted[start : start + size] for start in range(0, len(wanted), size)]
+
     async def _buckets(self, wanted: Sequence[int]) -> "AsyncIterator[tuple[int, list[SyncEntry]]]":
         """Yield the entries of buckets.
 
         Raises:
             StopError: the service has other sums than its entries.
         """
-        by_bucket: dict[int, list[SyncEntry]] = {}
-        count = self._book.found.count
-        if count < _MOST_AT_ONCE and count / _OF_A_PAGE < len(wanted):
+        by_bucket: dict[int, list[SyncEntry]] | None = None
+        if self._book.found.count < _MOST_AT_ONCE * len(wanted) / BUCKETS:
             by_bucket = defaultdict(list)
             for entry in await self._asked("list_entries"):
                 by_bucket[bucket_of(entry.key)].append(entry)
         for bucket in wanted:
-            entries = by_bucket.get(bucket, []) if by_bucket else None
+            entries = None if by_bucket is None else by_bucket.get(bucket, [])
             yield bucket, await self._checked(bucket, entries)
 
     async def _checked(self, bucket: int, entries: "list[SyncEntry] | None") -> "list[SyncEntry]":
