@@ -1,6 +1,5 @@
 """`kbot ledger`."""
 
-import os
 import subprocess
 
 import pytest
@@ -95,18 +94,6 @@ def test_what_is_gone_is_forgotten_through_a_pipe_and_nothing_else(program, run,
     assert send("col_2", origin="handbook", one="1.", two="2.").unchanged == 2
     assert len(sent_to(service)) == before
     assert send(origin="handbook", one="1.", two="2.").created == 1
-
-
-def test_a_plan_is_for_the_service_that_is_named_if_the_ledger_has_several(run, send, service):
-    send(origin="o", a="A", b="B")
-    other = service.url.replace("127.0.0.1", "localhost")
-    ledger = os.environ["KNOWLEDGE_BOT_LEDGER"]
-    with Client(KEY, other) as client:
-        ingest(client, [Text(name="a", content="A")], collections="col_1", ledger=ledger)
-    send(origin="o", a="A")
-    for url, count in ((service.url, 1), (other, 0)):
-        done = run("--base-url", url, "ledger", "prune")
-        assert (done.exit_code, len(done.stdout.splitlines())) == (0, count)
 
 
 @pytest.mark.slow

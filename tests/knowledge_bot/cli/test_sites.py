@@ -58,13 +58,3 @@ def test_a_list_is_compared_by_the_pages_main_texts(run, of_the_service, site, t
     assert "unchanged\t1" in run(*command).stdout
     site.answers["/hours"] = answer(b"<p>We open at ten.<a href=/>Home</a>")
     assert "replaced\t1" in run(*command).stdout
-
-
-def test_pages_whose_changes_nobody_will_see_are_named_when_they_are_new(run, of_the_service, site):
-    command = ("ingest", "urls", "-")
-    done = run(*command, stdin=site.url("/hours"))
-    assert "unversioned\t1" in done.stdout
-    assert site.url("/hours") in done.stderr
-    again = run(*command, stdin=site.url("/hours"))
-    assert "unversioned\t1" in again.stdout
-    assert site.url("/hours") not in again.stderr
