@@ -287,7 +287,7 @@ async def respond(
 
     async def pieces() -> AsyncIterator[str]:
         while not task.done():
-            yield ": the bot is at work\n\n"
+            yield ": the bot is at work\n"  # an empty line would be an event to some clients
             await asyncio.wait({task}, timeout=_BETWEEN_COMMENTS)
         try:
             yield event_text(task.result().events())
