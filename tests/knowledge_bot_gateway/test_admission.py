@@ -1,9 +1,11 @@
 """Who is let in, what is bounded, and that no key is shown."""
 
+import json
 import logging
 import re
 import socket
 import time
+from http.client import HTTPConnection
 
 import httpx2
 import openai
@@ -86,6 +88,38 @@ def test_a_huge_body_is_refused_before_it_is_kept(start, service, chunked):
     assert response.status_code == 413
     assert response.json()["error"]["delivery"] == "not_delivered"
     assert asked(service) == []
+
+
+def test_a_client_that_sends_all_of_a_huge_body_first_reads_why_it_is_refused(service):
+    """Where the connection was closed before, it saw a reset."""
+    body = b'{"model": "' + b"x" * 5 * 1024 * 1024 + b'"}'
+    with serving(app_of()) as address:
+        url = httpx2.URL(address)
+        for key, expected in ((KEY, 413), ("wrong", 401)):
+            connection = HTTPConnection(url.host, url.port, timeout=60)
+            headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+            connection.request("POST", CHAT, body, headers)
+            assert connection.getresponse().status == expected
+            connection.close()
+
+
+@pytest.mark.parametrize(
+    ("line", "headers", "expected"),
+    [
+        (f"POST {CHAT}/", {}, 200),
+        ("GET /v1/models/", {}, 200),
+        ("HEAD /v1/models", {}, 200),
+        (f"POST {CHAT}", {"Content-Encoding": "gzip"}, 415),
+        (f"POST {CHAT}", {"Content-Type": "text/plain"}, 415),
+    ],
+)
+def test_requests_are_read_as_clients_send_them(start, service, line, headers, expected):
+    method, path = line.split()
+    content = json.dumps(ASKED) if method == "POST" else None
+    sent = {**HEADERS, "Content-Type": "application/json", **headers}
+    answer = start().request(method, path, content=content, headers=sent, follow_redirects=False)
+    assert answer.status_code == expected
+    assert len(asked(service)) == (method == "POST" and expected == 200)
 
 
 def test_a_body_that_never_comes_is_given_up(service):
