@@ -289,15 +289,16 @@ def _read_package(file: IO[bytes], read: Read) -> ParsedDocument:
         kind.startswith(_OPEN_DOCUMENT) or "META-INF/manifest.xml" in names
     ):
         return read_odf(file)
-    match root and root[1]:
-        case b"document":
+    if other := next((what for one, what in _OTHER_ARCHIVES.items() if one in names), None):
+        raise ExtractionError(f"the file is {other}")
+    match root[1].decode() if root else main.partition("/")[0]:
+        case "document" | "word":
             return read_docx(file, read)
-        case b"presentation":
+        case "presentation" | "ppt":
             return read_pptx(file)
-        case b"workbook":
+        case "workbook" | "xl":
             return read_xlsx(file)
-    other = next((what for member, what in _OTHER_ARCHIVES.items() if member in names), None)
-    raise ExtractionError(f"the file is {other or 'a ZIP archive, and no document that is known'}")
+    raise ExtractionError("the file is a ZIP archive, and no document that is known")
 
 
 _ROOT: Final = re.compile(rb"<(?:\w+:)?(document|presentation|workbook)[\s>]")
