@@ -158,7 +158,7 @@ def test_a_change_while_a_run_is_under_way_is_not_missed(watching, handbook):
 
 def test_a_change_of_what_is_not_ingested_leads_to_no_run(watching, handbook):
     (handbook / ".kbotignore").write_text("*.log\n")
-    with watching(handbook, patterns=["*.md", "*.tmp", "*.log"], exclude=["*.tmp"]) as runs:
+    with watching(handbook, include=["*.md", "*.tmp", "*.log"], exclude=["*.tmp"]) as runs:
         runs.after(1)
         # Hidden, excluded, named in .kbotignore, and of another kind.
         for name in (".new.md", "new.tmp", "new.log", "new.txt"):
@@ -211,7 +211,7 @@ def test_a_link_that_leads_elsewhere_is_followed(watching, handbook, tmp_path):
     shutil.copytree(handbook, other)
     (other / "other.md").write_text("This is another.")
     link.symlink_to(handbook)
-    with watching(link, origin="handbook") as runs:
+    with watching(link, name="handbook") as runs:
         assert runs.after(1).created == 3
         (tmp_path / "next").symlink_to(other)
         (tmp_path / "next").rename(link)
