@@ -596,8 +596,9 @@ class AsyncClient(_BaseClient[AsyncTransport, AsyncHTTPClient], AsyncDriver):
                 if upload.in_memory:
                     body = upload.open(encoding)
                 else:
+                    call: Any = in_thread if upload.may_wait else asyncio.to_thread
                     async with asyncio.timeout(attempt.timeout):
-                        body = await in_thread(upload.open, encoding)
+                        body = await call(upload.open, encoding)
             except TimeoutError as error:
                 return Failure(error, time.monotonic() - started, incomplete=True)
         content = request.body if body is None else body.acontent(attempt.timeout)

@@ -277,9 +277,11 @@ class Body:
 
     async def _astreamed(self, patience: float) -> AsyncIterator[bytes]:
         pieces = self._pieces()
+        # Threads of a pool cost less, but the loop's end waits for them.
+        call: Any = in_thread if self.length is None else asyncio.to_thread
         while True:
             async with asyncio.timeout(patience):
-                step = await in_thread(next, pieces, None)
+                step = await call(next, pieces, None)
             if step is None:
                 return
             yield step[0]

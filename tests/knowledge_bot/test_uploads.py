@@ -7,6 +7,7 @@ import json
 import os
 import tempfile
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from email.parser import BytesParser
 from email.policy import HTTP
 
@@ -204,9 +205,16 @@ def test_a_small_file_that_changes_while_it_is_read_is_not_sent(call, service, l
 
 
 @pytest.mark.parametrize(("kind", "hops"), [("path", 1), ("bytes", 0), ("bytearray", 0)])
-async def test_a_small_file_needs_one_thread_at_most(service, tmp_path, monkeypatch, kind, hops):
-    started, start = [], threading.Thread.start
-    monkeypatch.setattr(threading.Thread, "start", lambda self: started.append(self) or start(self))
+async def test_a_small_file_needs_one_thread_at_most(service, tmp_path, kind, hops):
+    class Counting(ThreadPoolExecutor):
+        submitted = 0
+
+        def submit(self, *args, **options):
+            self.submitted += 1
+            return super().submit(*args, **options)
+
+    threads = Counting(1)
+    asyncio.get_running_loop().set_default_executor(threads)
     path = tmp_path / "small.bin"
     path.write_bytes(b"x" * 2000)
     file = {"path": path, "bytes": b"x" * 2000, "bytearray": bytearray(2000)}[kind]
@@ -215,7 +223,7 @@ async def test_a_small_file_needs_one_thread_at_most(service, tmp_path, monkeypa
     async with AsyncClient(KEY, "https://service.test", transport=transport) as client:
         await sender(file=file)(client)
     assert len(service.requests) == 2
-    assert len(started) == 2 * hops
+    assert threads.submitted == 2 * hops
     assert open_files(tmp_path) == 0
 
 
@@ -302,11 +310,18 @@ async def test_a_cancellation_ends_an_upload_whatever_its_file_does(scripted, id
     assert server.requests == []
 
 
-async def test_an_ingestion_that_is_stopped_does_not_wait_for_a_file(service, idle):
+async def test_an_upload_of_an_ingestion_ends_in_time_whatever_its_file_does(
+    service, idle, tmp_path
+):
+    files = iter([io.BytesIO(b"x")])  # which is read to be compared
+
+    def opened():
+        return next(files, None) or idle("a pipe that stops")
+
     transport = service.async_transport
     async with AsyncClient(KEY, "https://service.test", transport=transport, timeout=0.2) as client:
-        item = File(path="idle.md", open=lambda: idle("a pipe that stops"), version="1")
-        report = await aingest(client, [item], collections="col_1", ledger=None)
+        item = File(path="idle.md", open=opened)
+        report = await aingest(client, [item], collections="col_1", ledger=tmp_path / "l")
     assert (report.undelivered, service.requests) == (1, [])
 
 
