@@ -55,9 +55,7 @@ def main() -> None:
                 created = sum(one["created"] for one in counts)
                 unchanged = sum(one["unchanged"] for one in counts)
                 print(f"day {day}: created {created}, unchanged {unchanged}")
-                keys = [
-                    row["id"] for row in rows
-                ]
+                keys = [row["id"] for row in rows]
                 complete(client, "handbook", keys, ledger=os.environ["LEDGER"])
         print(client.send_message(bot_id="bot_guide", content="What is the late fee?").answer)
 

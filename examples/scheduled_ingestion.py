@@ -2,8 +2,9 @@
 
 The DAG waits until the service answers, sends the new and changed files and pages, removes the
 files that are gone, waits until the bot can answer from what was sent, checks the bot's answers,
-asks the questions, and passes the answers on through XCom. A ledger records what was sent. So the
-run after a failed one sends only what is missing, and a run without changes sends nothing.
+asks the questions, and passes the answers on through XCom. The service, or else a ledger, keeps the
+book of what was sent. So the run after a failed one sends only what is missing, and a run without
+changes sends nothing.
 
 A person has to act in two cases, which the log names. If so much is gone at once that the folder
 may not be there, nothing is removed until a run is triggered with a higher `gone_limit`. If a
@@ -24,10 +25,11 @@ or in the environment:
       "host": "/srv/airflow/knowledge-bot.db"
     }'
 
-On one machine the ledger is a SQLite file; on several machines it is a PostgreSQL database. The
+On one machine the ledger is a SQLite file; on several machines it is a PostgreSQL database. A
+service that announces the extension `sync` does not need it. Any other can neither remove nor say
+what is ready: there the log lists what is gone, and the bot's answers show when it knows more. The
 documents, the expected answers and the questions are the DAG's params: change their defaults below,
-or pass others when you trigger a run. A service that does not announce the extension `sources` can
-neither remove nor say what is ready: set `prune` to false and `wait_ready` to 0 for it.
+or pass others when you trigger a run.
 
 To try the DAG without a scheduler, run `airflow dags test scheduled_ingestion`. To try it without a
 service, run `python run_scheduled_ingestion.py`.
@@ -71,7 +73,7 @@ PARAMS = {
     "prune": Param(
         True,
         type="boolean",
-        description="Remove what is gone or superseded; needs a service that announces `sources`.",
+        description="Remove what is gone, where the service announces `sync`.",
     ),
     "gone_limit": Param(
         0.5,
@@ -85,7 +87,7 @@ PARAMS = {
         600,
         type="number",
         description="For how many seconds each ingestion waits until the bot answers from all that "
-        "was sent; needs the same, and is 0 elsewhere.",
+        "was sent, where the service says so.",
     ),
     "known_by": Param(
         {"ask": "How many tools were lent in 2024?", "contains": "11,286"},
@@ -187,7 +189,7 @@ def scheduled_ingestion() -> None:
         origin=Urls(addresses(), name="pages", compare="content"),
         **shared,
     )
-    # A service without `sources` accepts what is not searchable yet: only its answers show when.
+    # A service without `sync` accepts what is not searchable yet: only its answers show when.
     known = KnowledgeBotAnswerSensor(
         task_id="known",
         questions=[

@@ -80,9 +80,16 @@ _OPTIONS = (
     click.option(
         "--prune",
         type=click.Choice(["gone", "excluded"]),
-        help="Delete in the service what is gone from the origin, and what was superseded; with "
-        "`--prune excluded` also what a filter leaves out by now. Many at once are deleted when "
-        "the next complete run misses them too, and what --gone-limit withholds never.",
+        help="What is deleted in the service at the end: what is gone from the origin, which is "
+        "the default, or with `--prune excluded` also what a filter leaves out by now. Many at "
+        "once are deleted when the next complete run misses them too, and what --gone-limit "
+        "withholds never.",
+    ),
+    click.option("--no-prune", is_flag=True, help="Delete nothing; what is gone is counted."),
+    click.option(
+        "--anyway",
+        is_flag=True,
+        help="Send also what another origin, or sources without one, hold already.",
     ),
     time_option(
         "--wait-ready",
@@ -150,6 +157,7 @@ def _ingestion(find: Callable[..., Any]) -> Callable[..., None]:
         as_json: bool,
         quiet: bool,
         prune: str | None,
+        no_prune: bool,
         ledger_wait: float,
         watch: bool = False,
         **given: Any,
@@ -158,7 +166,9 @@ def _ingestion(find: Callable[..., Any]) -> Callable[..., None]:
         from knowledge_bot.ingest import Ingestion, LedgerError
 
         how = {name: given.pop(name) for name in set(given) & set(Ingestion.__dataclass_fields__)}
-        how["prune"] = {None: False, "gone": True}.get(prune, prune)
+        if no_prune and prune:
+            raise click.UsageError("pass --prune or --no-prune, one of the two")
+        how["prune"] = prune if prune == "excluded" else not no_prune
         try:
             ledger = open_ledger(ledger_address, for_writing=not how["dry_run"], wait=ledger_wait)
             if "exclude" in given and "path" in given:

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from knowledge_bot.errors import ConfigurationError, KnowledgeBotError
-from knowledge_bot.ingest._feeding import Feed, Place
+from knowledge_bot.ingest._feeding import ItemFeed, Place
 from knowledge_bot.ingest._jobs import Job, Planned
 from knowledge_bot.ingest._keeper import Keeper, StopError
 from knowledge_bot.ingest._pressure import Gate, Outage, stop_of
@@ -163,7 +163,7 @@ class Run:
         self.stop_requested, self._keeper_of = stop_requested, keeper_of
         self.counters = Counters(dry_run=options.dry_run, on_outcome=options.on_outcome)
         self.gate = Gate(options.concurrency, options.rate, Outage(sender.ping, self.stop))
-        self._feed = Feed()
+        self._feed = ItemFeed()
         self._keeper: Keeper | None = None
         self._workers: Workers | None = None
         self._begun = 0

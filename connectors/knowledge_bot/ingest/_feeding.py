@@ -97,7 +97,7 @@ def anonymous(collections: Sequence[str]) -> str:
     return f"items of {','.join(sorted(collections))}"[:_LONGEST_NAME]
 
 
-class Feed:
+class ItemFeed:
     """Takes items, in a thread if that may block, and plans them a window at a time.
 
     One window is planned while the one before it is sent and, but for a folder's, the next is read.
