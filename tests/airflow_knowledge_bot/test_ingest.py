@@ -16,6 +16,7 @@ from knowledge_bot.ingest import (
     IncompleteIngestionError,
     Ingestion,
     IngestionOptions,
+    Ledger,
     LedgerError,
 )
 from waiting import until
@@ -85,7 +86,7 @@ def test_a_task_that_is_killed_finishes_what_is_in_flight_and_begins_nothing(goo
 def test_the_ledger_s_password_is_shown_to_nobody(good, monkeypatch, caplog):
     monkeypatch.setenv("AIRFLOW_CONN_LEDGER", "postgres://user:pass-word-7@127.0.0.1:9/none")
     with pytest.raises(LedgerError, match=r"127\.0\.0\.1") as caught:
-        run(ingesting(origin=TEXTS))
+        Ledger(ledger_of("ledger").database.url, wait=0).status()
     assert "pass-word-7" not in str(caught.value) + caplog.text
 
 
