@@ -6,7 +6,7 @@ from anybody: `knowledge_bot_service.readers.reading` calls it in a process with
 
 import re
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from email.message import Message
 from io import BytesIO
@@ -21,26 +21,8 @@ from knowledge_bot_service.readers.documents.document import (
     Read,
     addressed,
 )
-from knowledge_bot_service.readers.documents.docx import read_docx
-from knowledge_bot_service.readers.documents.epub import read_epub
-from knowledge_bot_service.readers.documents.html import page_blocks, read_html
-from knowledge_bot_service.readers.documents.mail import read_eml, read_mbox, read_msg
 from knowledge_bot_service.readers.documents.markdown import read_markdown, read_text
-from knowledge_bot_service.readers.documents.odf import read_odf
-from knowledge_bot_service.readers.documents.package import opened
-from knowledge_bot_service.readers.documents.pdf import read_pdf
-from knowledge_bot_service.readers.documents.pptx import read_pptx
-from knowledge_bot_service.readers.documents.records import (
-    read_cards,
-    read_json,
-    read_notebook,
-    read_subtitles,
-)
-from knowledge_bot_service.readers.documents.rtf import read_rtf
-from knowledge_bot_service.readers.documents.spreadsheets import read_xls, read_xlsx
-from knowledge_bot_service.readers.documents.tables import read_csv
 from knowledge_bot_service.readers.documents.text import decode, is_binary, tidied, tidy
-from knowledge_bot_service.readers.documents.xml import read_xml
 
 __all__ = ["ExtractionError", "ParsedDocument", "extract", "extract_text"]
 
@@ -80,16 +62,23 @@ def _extracted(
         raise ExtractionError("the file is empty")
     header = _header(content_type)
     kind = _kind(start, header.get_content_type() if content_type else "", filename)
+    # A reader is loaded by the first document of its kind.
     match kind:
         case "pdf":
+            from knowledge_bot_service.readers.documents.pdf import read_pdf
+
             document = read_pdf(file.read())
         case "zip":
             document = _read_package(file, read)
         case "ole":
             document = _read_compound(file, read)
         case "html":
+            from knowledge_bot_service.readers.documents.html import read_html
+
             document = read_html(file, _charset(header))
         case "xml":
+            from knowledge_bot_service.readers.documents.xml import read_xml
+
             document = read_xml(file)
         case _:
             document = _read_text(file, kind, _charset(header), read)
@@ -276,6 +265,14 @@ def _exported(text: bytes, suffix: str) -> str:
 
 def _read_package(file: IO[bytes], read: Read) -> ParsedDocument:
     """A document that is an archive: by the type that an OpenDocument has, or by its main part."""
+    from knowledge_bot_service.readers.documents.docx import read_docx
+    from knowledge_bot_service.readers.documents.epub import read_epub
+    from knowledge_bot_service.readers.documents.html import page_blocks
+    from knowledge_bot_service.readers.documents.odf import read_odf
+    from knowledge_bot_service.readers.documents.package import opened
+    from knowledge_bot_service.readers.documents.pptx import read_pptx
+    from knowledge_bot_service.readers.documents.spreadsheets import read_xlsx
+
     with opened(file, "ZIP archive") as package:
         names, main = package.names, package.main()
         root = _ROOT.search(package.read(main)[:_START]) if main else None
@@ -308,6 +305,9 @@ _OPEN_DOCUMENT: Final = "application/vnd.oasis.opendocument"
 def _read_compound(file: IO[bytes], read: Read) -> ParsedDocument:
     """A file of Office or Outlook in the form that these had before 2007."""
     import olefile
+
+    from knowledge_bot_service.readers.documents.mail import read_msg
+    from knowledge_bot_service.readers.documents.spreadsheets import read_xls
 
     try:
         with olefile.OleFileIO(file) as ole:
@@ -342,24 +342,26 @@ def _read_text(file: IO[bytes], kind: str, charset: str | None, read: Read) -> P
         raise ExtractionError(f"the text is larger than {_MAX_TEXT // 1024**2} MiB")
     match kind:
         case "rtf":
+            from knowledge_bot_service.readers.documents.rtf import read_rtf
+
             return read_rtf(data)
-        case "mail":
-            return read_eml(data, read)
-        case "mbox":
-            return read_mbox(data, read)
+        case "mail" | "mbox":
+            from knowledge_bot_service.readers.documents.mail import read_eml, read_mbox
+
+            return read_eml(data, read) if kind == "mail" else read_mbox(data, read)
     source = tidy(decode(data, [charset] if charset else ()))
-    reader = _TEXT_READERS.get(kind)
-    return reader(source) if reader else ParsedDocument(read_text(source))
+    match kind:
+        case "csv":
+            from knowledge_bot_service.readers.documents.tables import read_csv
 
+            return read_csv(source)
+        case "markdown":
+            return read_markdown(source)
+        case "cards" | "json" | "notebook" | "subtitles":
+            from knowledge_bot_service.readers.documents import records
 
-_TEXT_READERS: Final[dict[str, Callable[[str], ParsedDocument]]] = {
-    "cards": read_cards,
-    "csv": read_csv,
-    "json": read_json,
-    "markdown": read_markdown,
-    "notebook": read_notebook,
-    "subtitles": read_subtitles,
-}
+            return records.READERS[kind](source)
+    return ParsedDocument(read_text(source))
 
 
 def _checked(document: ParsedDocument) -> ParsedDocument:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from knowledge_bot_service.readers.analyzer.blocks import COLONS, Block
 from knowledge_bot_service.readers.documents.document import ParsedDocument, linked
-from knowledge_bot_service.readers.documents.html import page_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -355,6 +354,8 @@ def _blocks(parser: "MarkdownIt", source: str, depth: int = 0) -> Iterator[Block
 def _rows(parser: "MarkdownIt", token: "Token", env: dict[str, Any]) -> list[Block]:
     """The rows of a table, in Markdown or in HTML."""
     if token.content:
+        from knowledge_bot_service.readers.documents.html import page_blocks
+
         return page_blocks(token.content.encode())
     names, *_ = [_cells(parser, row, env) for row in token.meta["names"]] or [()]
     cells = [_cells(parser, row, env) for row in token.meta["rows"]]

@@ -3,7 +3,7 @@
 import json
 import quopri
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from knowledge_bot_service.readers.analyzer.blocks import Block, told
@@ -163,3 +163,11 @@ _FIELDS: Final = {
     "BDAY": "Birthday",
     "COMMENT": "Comment",
 }
+
+READERS: Final[dict[str, Callable[[str], ParsedDocument]]] = {
+    "cards": read_cards,
+    "json": read_json,
+    "notebook": read_notebook,
+    "subtitles": read_subtitles,
+}
+"""The readers of this module, by the kinds of what they read."""

@@ -28,6 +28,10 @@ def read_xml(file: IO[bytes]) -> ParsedDocument:
         root = parsed_xml(data)
     except etree.XMLSyntaxError as error:
         raise fault(error, _reason(error)) from None
+    if root.tag == _FLAT:
+        from knowledge_bot_service.readers.documents.odf import read_flat_odf
+
+        return read_flat_odf(root)
     blocks = [*_blocks(root)]
     if not blocks:
         raise ExtractionError("the XML has no text")
@@ -110,6 +114,8 @@ def fault(error: "XMLSyntaxError", reason: str) -> Exception:
     code = error.code  # type: ignore[attr-defined]  # the stubs lack it
     return MemoryError() if code == _NO_MEMORY else ExtractionError(reason)
 
+
+_FLAT: Final = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}document"
 
 MAX_XML: Final = 20 * 1024**2
 """Of a larger document the tree would take too much memory: ten times as much."""
