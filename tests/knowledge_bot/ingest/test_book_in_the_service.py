@@ -304,7 +304,7 @@ def test_what_another_holds_already_is_not_sent_again(service, feed, by_hand):
         feed(texts(4), origin="mine")
     report = feed(texts(6), origin="yours")
     assert (report.stopped, report.ok, len(service.sources)) == (Stop.OVERLAP, False, 4)
-    assert ("no origin" if by_hand else "'mine'") in report.stop_reason
+    assert ("by hand" if by_hand else "'mine'") in report.stop_reason
     assert not report.stopped.may_pass
     other = feed(texts(6), origin="yours", collections="col_2")
     assert other.created == 6
