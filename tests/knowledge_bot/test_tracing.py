@@ -129,15 +129,15 @@ def test_a_call_belongs_to_the_span_around_it(call, spans):
     assert listing.parent.span_id == night.get_span_context().span_id
 
 
-def test_an_ingestion_is_one_span_with_its_counts_and_its_calls_in_it(service, spans):
+def test_an_ingestion_is_one_span_with_its_counts_and_its_calls_in_it(service, spans, tmp_path):
     items = [Text(name=f"t{n}", content="c") for n in range(3)]
     service.fail_next(400)
     client = Client(KEY, URL, transport=service.transport)
-    ingest(client, items, collections="col_default", ledger=None)
+    ingest(client, items, collections="col_default", ledger=tmp_path / "a")
 
     async def main():
         aclient = AsyncClient(KEY, URL, transport=service.async_transport)
-        await aingest(aclient, items, collections="col_default", ledger=None)
+        await aingest(aclient, items, collections="col_default", ledger=tmp_path / "b")
 
     asyncio.run(main())
     first, second = (span for span in spans() if span.name == "ingest")
