@@ -170,8 +170,10 @@ def test_a_long_run_says_how_far_it_is(dags, good, ledger, monkeypatch):
 
 
 def test_what_another_run_is_sending_is_waited_for_and_fails_nothing(dags, good, ledger):
-    running = elsewhere(good, ledger, texts(*"abcdef"), lambda: time.sleep(0.3), concurrency=2)
-    done = dags.run(dags.load(f"ingest(origin={texts(*'abcdef')}, concurrency=2)"))
+    shared = {"concurrency": 2, "origin": "shared"}
+    running = elsewhere(good, ledger, texts(*"abcdef"), lambda: time.sleep(0.3), **shared)
+    how = "concurrency=2, name='shared', wait_ready=60"
+    done = dags.run(dags.load(f"ingest(origin={texts(*'abcdef')}, {how})"))
     running.join()
     xcom = done.task.xcom
     assert (done.state, done.task.try_number) == ("success", 1)
@@ -320,7 +322,8 @@ def test_what_a_killed_run_created_has_an_event(dated, dags, good, ledger):
     began = time.time() - 1000
     with Client(KEY, URL) as client:
         item = Text(name="a", content="c")
-        ingest(client, [item], collections="col_1", ledger=Ledger(ledger))
+        where = {"collections": "col_1", "origin": f"{dag.dag_id}.ingest"}
+        ingest(client, [item], **where, ledger=Ledger(ledger))
     entry = {"state": "running", "counts": {}, "began": began, "start": 0}
     name = f"airflow/{dag.dag_id}/ingest/-1"
     Ledger(ledger).note(name, lambda note: note.update(killed={**entry, "at": time.time()}))
