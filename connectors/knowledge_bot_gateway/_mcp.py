@@ -65,7 +65,7 @@ from knowledge_bot.adapters.retrieval import Answer
 from knowledge_bot.adapters.tools import tool_names
 from knowledge_bot.conversations import Said
 from knowledge_bot_gateway._gate import bearer, caller_of
-from knowledge_bot_gateway._memory import Memory
+from knowledge_bot_gateway._memory import CallerMemory
 from knowledge_bot_gateway._service import Upstream, told
 from knowledge_bot_gateway._sources import citations
 
@@ -354,7 +354,7 @@ class _Callers:
     def __init__(self, upstream: Upstream) -> None:
         self._upstream = upstream
         self._request: ContextVar[Request | None] = ContextVar("request", default=None)
-        self._bots: Memory[list[Bot]] = Memory(_MOST_LISTS, _FRESH)
+        self._bots: CallerMemory[list[Bot]] = CallerMemory(_MOST_LISTS, _FRESH)
 
     async def __call__(
         self, ctx: ServerRequestContext[Any, Any], call_next: CallNext

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 V = TypeVar("V")
 
 
-class Memory(Generic[V]):
+class CallerMemory(Generic[V]):
     """The newest values, each of a caller, so that nobody is given what is another's.
 
     Args:

@@ -23,7 +23,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from knowledge_bot_gateway._gate import caller_of
-from knowledge_bot_gateway._memory import Memory
+from knowledge_bot_gateway._memory import CallerMemory
 from knowledge_bot_gateway._problems import UNKNOWN_OUTCOME, Problem, fault
 
 # How often OpenAI's clients have asked the same before.
@@ -86,7 +86,7 @@ class Once:
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
         self._in_flight: dict[tuple[str, bytes], _Exchange] = {}
-        self._answered: Memory[_Exchange] = Memory(_MOST_KEPT, _KEPT)
+        self._answered: CallerMemory[_Exchange] = CallerMemory(_MOST_KEPT, _KEPT)
         self._tasks = set[asyncio.Task[None]]()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

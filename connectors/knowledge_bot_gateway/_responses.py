@@ -21,7 +21,7 @@ from pydantic import Field
 from knowledge_bot import Message
 from knowledge_bot.conversations import ForkError, OnFork, Place, Said
 from knowledge_bot_gateway._gate import caller_of
-from knowledge_bot_gateway._memory import Memory
+from knowledge_bot_gateway._memory import CallerMemory
 from knowledge_bot_gateway._messages import (
     ERRORS,
     EVENTS,
@@ -68,7 +68,7 @@ class ResponseRequest(BotRequest):
 def router(upstream: Upstream) -> APIRouter:
     """Return the endpoints for a service."""
     routes = APIRouter()
-    kept: Memory[_Answered] = Memory(_MOST_KEPT, math.inf)
+    kept: CallerMemory[_Answered] = CallerMemory(_MOST_KEPT, math.inf)
 
     async def asking(body: ResponseRequest, request: Request) -> _Answered:
         began, whose = int(time.time()), caller_of(request.scope)

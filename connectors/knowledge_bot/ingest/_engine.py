@@ -13,10 +13,10 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from knowledge_bot.errors import ConfigurationError, KnowledgeBotError
-from knowledge_bot.ingest._feeding import ItemFeed, Place
+from knowledge_bot.ingest._feeding import ItemFeed, RunOrigin
 from knowledge_bot.ingest._jobs import Job, Planned
 from knowledge_bot.ingest._keeper import Keeper, StopError
-from knowledge_bot.ingest._pressure import Gate, Outage, stop_of
+from knowledge_bot.ingest._pressure import Outage, Pressure, stop_of
 from knowledge_bot.ingest._report import Counters, Report, Stop, logger, stop_reason
 from knowledge_bot.ingest._schema import LedgerError
 from knowledge_bot.ingest._sending import Courier, Sender
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _TICK = 0.1
 
 
-class Workers:
+class SendingWorkers:
     """Send jobs, as many at once as there may be requests in flight.
 
     Args:
@@ -151,7 +151,7 @@ class Run:
     def __init__(
         self,
         sender: Sender,
-        place: Place,
+        place: RunOrigin,
         options: "CheckedOptions",
         keeper_of: "Callable[[Run], Keeper]",
         stop_requested: Callable[[], bool],
@@ -162,10 +162,10 @@ class Run:
         self.sender, self.place, self.options = sender, place, options
         self.stop_requested, self._keeper_of = stop_requested, keeper_of
         self.counters = Counters(dry_run=options.dry_run, on_outcome=options.on_outcome)
-        self.gate = Gate(options.concurrency, options.rate, Outage(sender.ping, self.stop))
+        self.gate = Pressure(options.concurrency, options.rate, Outage(sender.ping, self.stop))
         self._feed = ItemFeed()
         self._keeper: Keeper | None = None
-        self._workers: Workers | None = None
+        self._workers: SendingWorkers | None = None
         self._begun = 0
         self._error: BaseException | None = None
         self._task: asyncio.Task[Any] | None = None
@@ -208,7 +208,7 @@ class Run:
             courier = Courier(self.sender, keeper, self.gate, self.counters, self.stop)
             options = self.options
             begin, failed = self._is_begun, self._failed
-            self._workers = Workers(options.concurrency, courier.send, begin, failed)
+            self._workers = SendingWorkers(options.concurrency, courier.send, begin, failed)
             await self._send_all(keeper, self._workers)
             with self._stopping():
                 await keeper.finish(self.incomplete)
@@ -219,7 +219,7 @@ class Run:
             await keeper.close()
             self.counters.incomplete = self.counters.incomplete or self._feed.partial
 
-    async def _send_all(self, keeper: Keeper, workers: Workers) -> None:
+    async def _send_all(self, keeper: Keeper, workers: SendingWorkers) -> None:
         """Send what there is to send, until nothing is left."""
         with self._stopping():
             while (planned := await self._next(keeper, workers)) is not None:
@@ -231,7 +231,7 @@ class Run:
                     await workers.take(planned.jobs)
         await workers.finish()
 
-    async def _next(self, keeper: Keeper, workers: Workers) -> Planned | None:
+    async def _next(self, keeper: Keeper, workers: SendingWorkers) -> Planned | None:
         """Return the next plan; None at the end."""
         with self._stopping():  # what came before an error of the items is still sent
             if (planned := await self._feed.planned()) is not None:

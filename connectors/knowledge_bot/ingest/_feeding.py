@@ -8,11 +8,14 @@ import threading
 from collections import deque
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Sequence, Sized
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from knowledge_bot.errors import ConfigurationError, KnowledgeBotError
 from knowledge_bot.ingest._jobs import Planned
 from knowledge_bot.ingest._listings import Listing
+
+if TYPE_CHECKING:
+    from knowledge_bot.origins._origin import Memory
 
 # The most that is planned at once: as many items as one statement asks the ledger about, as many
 # listed files, of which most did not change, and some megabytes of text. And how long an item waits
@@ -28,19 +31,7 @@ _LONGEST_NAME = 1024
 _LONGEST_PLANNED = 1.0
 
 
-class Memory(Protocol):
-    """What is remembered of an origin between runs, as `knowledge_bot.origins.Memory` says."""
-
-    note: str | None
-
-    def recall(self, key: str) -> str | None:
-        """Return the version of the item that was last sent under a key."""
-
-    def entries(self) -> Iterable[tuple[str, str | None]]:
-        """Return the key and the version of each item of the origin."""
-
-
-class Place:
+class RunOrigin:
     """Where the items of a run come from: an origin, or any iterable.
 
     Args:
@@ -70,7 +61,7 @@ class Place:
         self.listed: bool = self._is_origin and hasattr(given, "listings")
         self.whole: bool = bool(name or own) and bool(getattr(given, "whole", True))
 
-    def items(self, memory: Memory) -> Any:
+    def items(self, memory: "Memory") -> Any:
         """Return the items: an iterable, or an asynchronous one."""
         if not self._is_origin:
             return self._given
@@ -109,7 +100,7 @@ class ItemFeed:
     """
 
     def __init__(self) -> None:
-        self._window = _Window()
+        self._window = _ItemWindow()
         self._filled, self._taken = asyncio.Event(), asyncio.Event()
         self._room = threading.Event()  # the same as `taken`, for a thread
         self._error: BaseException | None = None
@@ -245,7 +236,7 @@ class ItemFeed:
         self.partial = self.partial or str(error) or type(error).__name__
 
 
-class _Window:
+class _ItemWindow:
     """What is read and not yet planned.
 
     Attributes:

@@ -20,7 +20,7 @@ from knowledge_bot._responses import KEY_REUSED
 from knowledge_bot.errors import APIError, KnowledgeBotError
 from knowledge_bot.ingest._jobs import Examiner, Job, MovedItems, Planned, reading_of
 from knowledge_bot.ingest._listings import ListedFile, Listing, Skipped, version_of_file
-from knowledge_bot.ingest._pressure import Decision, Gate
+from knowledge_bot.ingest._pressure import Decision, Pressure
 from knowledge_bot.ingest._report import Kind, Outcome, Stop, logger
 from knowledge_bot.ingest._schema import LedgerError
 from knowledge_bot.ingest._sending import content_of
@@ -639,7 +639,7 @@ class _Writer:
         batch: what is written next.
     """
 
-    def __init__(self, store: Store, concurrency: int, gate: Gate) -> None:
+    def __init__(self, store: Store, concurrency: int, gate: Pressure) -> None:
         self._store, self._gate = store, gate
         # While one half is committed the other half is on its way.
         self._group = max(1, concurrency // 2)

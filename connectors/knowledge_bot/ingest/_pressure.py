@@ -119,7 +119,7 @@ class Outage:
         return (Stop.UNAVAILABLE, str(error)) if strange else None
 
 
-class _Window:
+class _SuccessWindow:
     """How many requests may be in flight: additive increase, multiplicative decrease, as in TCP."""
 
     def __init__(self, most: int) -> None:
@@ -142,7 +142,7 @@ class _Window:
         return True
 
 
-class Gate:
+class Pressure:
     """Lets at most `concurrency` requests go at once, and fewer when the service asks for less.
 
     Attributes:
@@ -153,7 +153,7 @@ class Gate:
     """
 
     def __init__(self, concurrency: int, rate: float | None, outage: Outage) -> None:
-        self.window, self.outage = _Window(concurrency), outage
+        self.window, self.outage = _SuccessWindow(concurrency), outage
         self._interval = None if rate is None else 1 / rate
         self._next = 0.0  # when the next turn is, with a rate
         self.in_flight: int = 0
@@ -264,7 +264,7 @@ class Judge:
         repeatable: whether a request has no second effect, however often it is sent.
     """
 
-    def __init__(self, gate: Gate, *, repeatable: bool) -> None:
+    def __init__(self, gate: Pressure, *, repeatable: bool) -> None:
         self._gate, self._repeatable = gate, repeatable
         self._put_off_since: float | None = None
         self._put_off_in_a_row = self._unknown_in_a_row = self._given_up = 0

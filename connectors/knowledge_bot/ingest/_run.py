@@ -11,7 +11,7 @@ from knowledge_bot._signals import stop_on_signals
 from knowledge_bot._threads import in_own_loop
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._engine import Run
-from knowledge_bot.ingest._feeding import Place
+from knowledge_bot.ingest._feeding import RunOrigin
 from knowledge_bot.ingest._keeper import Keeper
 from knowledge_bot.ingest._options import (
     CheckedOptions,
@@ -113,7 +113,7 @@ class Ingestion(CheckedOptions):
             yield counted
 
     def _new_run(self, client: Client | AsyncClient, origin: Any, asked: threading.Event) -> Run:
-        place, stop = Place(origin, self.origin, self.collections), self.stop
+        place, stop = RunOrigin(origin, self.origin, self.collections), self.stop
         has_key = client._configuration.api_key is not None  # noqa: SLF001 - the core's own
         if not self.dry_run:
             client._check("ingest")  # noqa: SLF001 - as above

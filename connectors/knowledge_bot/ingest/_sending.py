@@ -13,7 +13,7 @@ from knowledge_bot._threads import in_thread
 from knowledge_bot.errors import Delivery, KnowledgeBotError
 from knowledge_bot.ingest._jobs import Job
 from knowledge_bot.ingest._keeper import Keeper
-from knowledge_bot.ingest._pressure import Gate, Judge, is_away, settles
+from knowledge_bot.ingest._pressure import Judge, Pressure, is_away, settles
 from knowledge_bot.ingest._report import Counters, Kind, Stop
 
 # The longest ping, in seconds.
@@ -118,7 +118,7 @@ class Courier:
         self,
         sender: Sender,
         keeper: Keeper,
-        gate: Gate,
+        gate: Pressure,
         counters: Counters,
         stop: Callable[[Stop, str], None],
     ) -> None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 VERSION = 2
 """Of the tables. A ledger with tables of another version cannot be used."""
 
-# All names share a prefix, since a PostgreSQL database often serves other programs too. Columns
+# All names share a prefix, since a PostgreSQL database often serves other programs too. RowColumns
 # that most rows do not need are NULL, and what many items share is in tables of its own: with ten
 # million items, a byte per row is ten megabytes. All times are Unix seconds.
 #
@@ -106,7 +106,7 @@ EXPORTED = ("origins", "collections", "items", "superseded", "notes", "claims")
 DIED = "the worker that sent it died before it recorded the outcome"
 
 
-class Columns(NamedTuple):
+class RowColumns(NamedTuple):
     """The columns of `kbot_items`, in their order in a row that is read."""
 
     id: bytes
@@ -133,8 +133,8 @@ class Columns(NamedTuple):
     number: int = 0  # the database gives it; never written
 
 
-COLUMNS = ", ".join(Columns._fields)
-_WRITTEN = Columns._fields[:-1]
+COLUMNS = ", ".join(RowColumns._fields)
+_WRITTEN = RowColumns._fields[:-1]
 
 # Items --------------------------------------------------------------------------------------------
 

@@ -55,7 +55,7 @@ class State(StrEnum):
     """The service may or may not have it."""
 
 
-class Row(sql.Columns):
+class Row(sql.RowColumns):
     """What the ledger knows of an item.
 
     While a run sends it, the state is `claimed`, and a row of `kbot_claims` has what is new.

@@ -1,48 +1,14 @@
-"""Documents that list pages, such as a sitemap or a feed: opened, unpacked, and bounded."""
+"""Documents that list pages, such as a sitemap or a feed: unpacked, and bounded."""
 
 import gzip
 import io
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
-from pathlib import Path
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import IO, Any, TypeAlias
-
-from knowledge_bot.origins._origin import is_web_address
-
-# The most documents fetched per second, such as the sitemaps of a sitemap index.
-_RATE = 20.0
 
 Opening: TypeAlias = Callable[[str], AbstractContextManager[IO[bytes]]]
 """Opens a document by its address, or raises `UnreadableError`."""
-
-
-@contextmanager
-def opening(start: str, *, allow_private: bool) -> Iterator[Opening]:
-    """Open documents by their `http(s)://` addresses or paths.
-
-    They are fetched without the API key, and redirects are followed. If the first one is public, no
-    private one is opened, unless that is allowed.
-    """
-    from knowledge_bot.origins._fetching import PoliteFetcher  # which imports this
-
-    named_by = start if is_web_address(start) else ""
-    allowed = allow_private or not named_by  # the caller's own file may name any address
-    with closing(PoliteFetcher(named_by, _RATE, allow_private=allowed)) as fetcher:
-        yield lambda address: fetcher.opened(address) if _is_fetched(address) else _file(address)
-
-
-def _is_fetched(address: str) -> bool:
-    return address.lower().startswith(("http://", "https://"))
-
-
-@contextmanager
-def _file(path: str) -> Iterator[IO[bytes]]:
-    try:
-        with Path(path).open("rb") as file:
-            yield unpacked(file)
-    except OSError as error:
-        raise UnreadableError(f"it cannot be read: {error.strerror or error}") from error
 
 
 TOO_LARGE = 50 * 1024 * 1024

@@ -6,7 +6,8 @@ from typing import Any
 
 from knowledge_bot.ingest._items import WebPage
 from knowledge_bot.ingest._listings import Skipped
-from knowledge_bot.origins._documents import UnreadableError, opening
+from knowledge_bot.origins._documents import UnreadableError
+from knowledge_bot.origins._opening import opening
 from knowledge_bot.origins._origin import skipped_address
 
 

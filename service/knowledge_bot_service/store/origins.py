@@ -196,7 +196,7 @@ class Sums(BaseModel):
     note: str | None
 
 
-class Entry(BaseModel):
+class OriginEntry(BaseModel):
     """A key of an origin, and where its source stands."""
 
     model_config = ConfigDict(frozen=True)
@@ -215,7 +215,7 @@ class EntryPage(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    data: tuple[Entry, ...]
+    data: tuple[OriginEntry, ...]
     next: str | None
 
 
@@ -250,7 +250,7 @@ class Overlap(BaseModel):
     names: int
 
 
-_ENTRIES: Final = TypeAdapter(tuple[Entry, ...])
+_ENTRIES: Final = TypeAdapter(tuple[OriginEntry, ...])
 _ORIGINS: Final = TypeAdapter(list[KnownOrigin])
 _OVERLAPS: Final = TypeAdapter(list[Overlap])
 

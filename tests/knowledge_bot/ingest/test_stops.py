@@ -9,7 +9,7 @@ import pytest
 from ingest_texts import texts
 from knowledge_bot import ConnectionFailedError, Delivery
 from knowledge_bot.ingest import Stop
-from knowledge_bot.ingest._pressure import Gate, Judge, Outage
+from knowledge_bot.ingest._pressure import Judge, Outage, Pressure
 from scripted_server import answer
 
 pytestmark = pytest.mark.timeout(60)
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.timeout(60)
 
 @pytest.mark.parametrize("may_pass", [True, False])
 def test_what_only_a_person_can_mend_ends_a_run_at_once(may_pass):
-    judge = Judge(Gate(8, None, Outage(None, None)), repeatable=False)
+    judge = Judge(Pressure(8, None, Outage(None, None)), repeatable=False)
     away = ConnectionFailedError("no", delivery=Delivery.NOT_DELIVERED, may_pass=may_pass)
     decision = judge.failed(away, time.monotonic(), 1, 0, keyed=False)
     assert decision.kind == "undelivered"

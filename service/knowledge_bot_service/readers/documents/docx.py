@@ -133,7 +133,7 @@ def _value(element: "Element | None", path: str) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Form:
+class _Numbering:
     """How a level of a list is numbered, from which number on, and the text around the numbers."""
 
     kind: str = "bullet"
@@ -146,7 +146,7 @@ class _Level:
     """A level of a list: what counts its items, and how it is numbered and those above it."""
 
     counter: str
-    forms: tuple[_Form, ...]
+    forms: tuple[_Numbering, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ class _Styles:
             for level in _each(one, "lvl")
         }
         # For a list and a level, how it is numbered; lists of one form go on with its numbers.
-        self._levels: dict[tuple[str | None, str | None], _Form] = {}
+        self._levels: dict[tuple[str | None, str | None], _Numbering] = {}
         self._lists: dict[str | None, str | None] = {}
         for one in _each(numbering, "num"):
             number, base = one.get(f"{_W}numId"), _value(one, "abstractNumId")
@@ -226,7 +226,8 @@ class _Styles:
                 if number == "0" or level not in _OUTLINE_LEVELS:  # taken out of the style's list
                     return None
                 forms = (
-                    self._levels.get((number, str(at)), _Form()) for at in range(int(level) + 1)
+                    self._levels.get((number, str(at)), _Numbering())
+                    for at in range(int(level) + 1)
                 )
                 return _Level(self._lists.get(number) or number, tuple(forms))
         return None
@@ -253,9 +254,9 @@ class _Styles:
             identifier = _value(self._styles[identifier], "basedOn")
 
 
-def _form(level: "Element") -> _Form:
+def _form(level: "Element") -> _Numbering:
     start = _number(_value(level, "start"), 1)
-    return _Form(_value(level, "numFmt") or "decimal", start, _value(level, "lvlText") or "")
+    return _Numbering(_value(level, "numFmt") or "decimal", start, _value(level, "lvlText") or "")
 
 
 def _hidden(properties: "Element | None") -> bool | None:

@@ -29,7 +29,7 @@ def read_rtf(data: bytes) -> ParsedDocument:
 
 
 @dataclass(slots=True)
-class _Group:
+class _RtfGroup:
     """What holds within a pair of braces.
 
     Attributes:
@@ -52,7 +52,7 @@ class _RtfReader:
 
     def __init__(self) -> None:
         self.title = ""
-        self._groups = [_Group()]
+        self._groups = [_RtfGroup()]
         self._charset = "cp1252"
         # The encodings of fonts and the levels of styles, by their numbers; those that are read.
         self._charsets: dict[int, str] = {}
@@ -126,7 +126,7 @@ class _RtfReader:
         else:
             self._look(group, word, number)
 
-    def _look(self, group: _Group, word: str, number: int | None) -> None:
+    def _look(self, group: _RtfGroup, word: str, number: int | None) -> None:
         """What a word says of the text after it."""
         match word:
             case "pard":
@@ -154,7 +154,7 @@ class _RtfReader:
             self._cells.append(self._taken())
             self._mark = ""
 
-    def _encoding(self, group: _Group, word: str, number: int) -> None:
+    def _encoding(self, group: _RtfGroup, word: str, number: int) -> None:
         if word == "ansicpg":
             group.charset = self._charset = _known(f"cp{number}")
         elif word == "fcharset":
@@ -164,13 +164,13 @@ class _RtfReader:
         else:
             group.charset = self._charsets.get(number, self._charset)
 
-    def _open(self, group: _Group, word: str, to: str) -> None:
+    def _open(self, group: _RtfGroup, word: str, to: str) -> None:
         if word == "fldrslt":
             to = "" if self._link == _CONTENTS else "link" if self._link else group.to
         if to != group.to and not (group.to == "" and to in {"note", "mark", "link", "field"}):
             group.to, group.words = to, []
 
-    def _close(self, group: _Group, outside: _Group) -> None:
+    def _close(self, group: _RtfGroup, outside: _RtfGroup) -> None:
         """A group ends; where its words went is told outside of it."""
         words = _text(group.words)
         if group.words is outside.words:

@@ -1,6 +1,6 @@
 """What the embedded service needs to compare an origin of a million keys, and to list of it.
 
-    python tests/benchmarks/service_origins.py [--full] [--json FILE]
+    python service/tests/benchmarks/service_origins.py [--full] [--json FILE]
 
 The entries are written as the service writes them, without requests: 200,000, or a million by
 `--full`, which takes some minutes. A ratio is to reading the rows of the sources alone.
