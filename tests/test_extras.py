@@ -16,7 +16,7 @@ OURS = (
 NEEDS = [
     ("import knowledge_bot.ingest", "feedparser", "knowledge_bot.ingest", "ingest"),
     ("from knowledge_bot.ingest import ingest", "pathspec", "knowledge_bot.ingest", "ingest"),
-    ("import knowledge_bot.origins", "defusedxml", "knowledge_bot.ingest", "ingest"),
+    ("import knowledge_bot.origins", "defusedxml", "knowledge_bot.origins", "ingest"),
     ("import knowledge_bot.ingest", "lxml", "knowledge_bot.ingest", "ingest"),
     (
         "from langchain_knowledge_bot import ChatKnowledgeBot",

@@ -16,7 +16,7 @@ from knowledge_bot_service.readers.documents.document import (
 )
 from knowledge_bot_service.readers.documents.numbering import numeral
 from knowledge_bot_service.readers.documents.package import Package, opened, relation
-from knowledge_bot_service.readers.documents.xml import fault
+from knowledge_bot_service.readers.documents.parsing import fault
 
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element

@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 from knowledge_bot_service.readers.documents.document import ExtractionError
-from knowledge_bot_service.readers.documents.xml import fault, parsed_xml
+from knowledge_bot_service.readers.documents.parsing import fault, parsed_xml
 
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element

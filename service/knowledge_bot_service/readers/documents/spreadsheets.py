@@ -11,8 +11,8 @@ from knowledge_bot_service.readers.analyzer.blocks import Block
 from knowledge_bot_service.readers.documents.document import ExtractionError, ParsedDocument
 from knowledge_bot_service.readers.documents.numberformats import BUILT_IN, shown
 from knowledge_bot_service.readers.documents.package import Package, local, named, opened, relation
+from knowledge_bot_service.readers.documents.parsing import fault
 from knowledge_bot_service.readers.documents.tables import table_blocks
-from knowledge_bot_service.readers.documents.xml import fault
 
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element

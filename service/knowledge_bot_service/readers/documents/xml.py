@@ -1,10 +1,11 @@
-"""XML: the text of its elements; and what a fault of libxml2 means."""
+"""XML: the text of its elements."""
 
 from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING, Final
 
 from knowledge_bot_service.readers.analyzer.blocks import Block, told
 from knowledge_bot_service.readers.documents.document import ExtractionError, ParsedDocument
+from knowledge_bot_service.readers.documents.parsing import fault, parsed_xml
 
 if TYPE_CHECKING:
     from lxml.etree import XMLSyntaxError
@@ -36,24 +37,6 @@ def read_xml(file: IO[bytes]) -> ParsedDocument:
     if not blocks:
         raise ExtractionError("the XML has no text")
     return ParsedDocument(blocks)
-
-
-def parsed_xml(data: bytes) -> "Element":
-    """The tree of an XML document, without comments; nothing is fetched, no entity resolved.
-
-    Raises:
-        lxml.etree.XMLSyntaxError: it is not well-formed.
-    """
-    from lxml import etree
-
-    parser = etree.XMLParser(
-        resolve_entities=False,
-        no_network=True,
-        load_dtd=False,
-        remove_comments=True,
-        remove_pis=True,
-    )
-    return etree.fromstring(data, parser)
 
 
 def _blocks(element: "Element") -> Iterator[Block]:
@@ -109,17 +92,10 @@ def _reason(error: "XMLSyntaxError") -> str:
     return f"the XML is not well-formed: {error.msg}"
 
 
-def fault(error: "XMLSyntaxError", reason: str) -> Exception:
-    """What to raise for a fault that libxml2 found: `reason`, or that memory ran out."""
-    code = error.code  # type: ignore[attr-defined]  # the stubs lack it
-    return MemoryError() if code == _NO_MEMORY else ExtractionError(reason)
-
-
 _FLAT: Final = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}document"
 
 MAX_XML: Final = 20 * 1024**2
 """Of a larger document the tree would take too much memory: ten times as much."""
 
-# libxml2's XML_ERR_NO_MEMORY and XML_ERR_RESOURCE_LIMIT.
-_NO_MEMORY: Final = 2
+# libxml2's XML_ERR_RESOURCE_LIMIT.
 _LIMIT: Final = 114
