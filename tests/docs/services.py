@@ -12,6 +12,8 @@ from pathlib import Path
 
 from in_process import OnAPort
 from knowledge_bot import Client
+from knowledge_bot.ingest import ingest
+from knowledge_bot.origins import Folder
 
 HANDBOOK = Path(__file__).parents[2] / "examples" / "handbook"
 LENDING = {"borrowing.md", "damage-and-loss.md", "membership.md", "reservations.md"}
@@ -75,10 +77,14 @@ class Services:
                 OnAPort(data, **KINDS[kind]) as service,
                 Client(service.api_key, service.base_url) as client,
             ):
-                for file in sorted(HANDBOOK.iterdir()) if kind != "bot_default" else ():
-                    lending = "col_lending" if file.name in LENDING else "col_workshop"
-                    collection = lending if kind == "bot_handbook" else "col_handbook"
-                    client.upload_source(name=file.name, collections=collection, file=file)
+                files = sorted(HANDBOOK.iterdir()) if kind != "bot_default" else []
+                if kind == "bot_handbook":
+                    for file in files:
+                        lending = "col_lending" if file.name in LENDING else "col_workshop"
+                        client.upload_source(name=file.name, collections=lending, file=file)
+                elif files:
+                    folder = Folder(HANDBOOK, name="handbook")
+                    assert ingest(client, folder, collections="col_handbook").ok
                 service.wait_until_ready(60)
         return data
 
