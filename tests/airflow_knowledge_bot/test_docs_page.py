@@ -8,10 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from airflow_knowledge_bot._compat import AirflowFailException
-from airflow_knowledge_bot.items import Items
 from airflow_knowledge_bot.operators import KnowledgeBotIngestOperator
-from airflow_knowledge_bot.operators.ingest import ITEM_SOURCES
 from airflow_knowledge_bot.results import summary
 from knowledge_bot.ingest import Report
 
@@ -29,17 +26,6 @@ def test_its_tables_hold_every_parameter():
     named = {name for row in ROWS for name in re.findall(r"`(\w+)`", row.split("|")[1])}
     parameters = set(inspect.signature(KnowledgeBotIngestOperator.__init__).parameters)
     assert parameters - {"self", "kwargs"} <= named
-
-
-@pytest.mark.parametrize("item_source", ITEM_SOURCES)
-def test_its_table_of_item_sources_holds_every_option(item_source):
-    (row,) = [
-        row for row in ROWS if f"`{item_source}`" in row.split("|")[1] and row.count("|") == 4
-    ][:1]
-    with pytest.raises(AirflowFailException) as refused:
-        Items(item_source, "", {"none_such": 1})
-    options = str(refused.value).partition("Its options: ")[2].partition(". ")[0]
-    assert set(options.split(", ")) - {"none"} <= set(re.findall(r"`(\w+)`", row.split("|")[3]))
 
 
 def test_its_xcom_has_the_names_of_the_real_one():

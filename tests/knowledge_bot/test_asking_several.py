@@ -8,7 +8,7 @@ import pytest
 
 from calls import KEY
 from knowledge_bot import AsyncClient, BadRequestError, Client
-from knowledge_bot.adapters.retrieval import aask_bots, ask_bots
+from knowledge_bot.adapters.retrieval import Retrieval
 from knowledge_bot.testing import MemoryService
 from waiting import until, until_awaited
 
@@ -20,8 +20,9 @@ BOTS = ["bot_1", "bot_2", "bot_3"]
 
 def ask(client, bots=BOTS):
     """The same question on either client."""
-    function = aask_bots if isinstance(client, AsyncClient) else ask_bots
-    return function(client, bots, "When?")
+    retrieval = Retrieval(bots)
+    ask = retrieval.aget if isinstance(client, AsyncClient) else retrieval.get
+    return ask(client, "When?")
 
 
 @pytest.fixture
@@ -51,7 +52,7 @@ def asked(call, service):
 
 
 def test_all_bots_are_asked_at_once_and_answer_in_the_order_given(asked):
-    assert [message.answer for message in asked()] == [f"Says {bot}." for bot in BOTS]
+    assert [found.text for found in asked()] == [f"Says {bot}." for bot in BOTS]
 
 
 def test_the_first_failure_in_order_is_raised_and_reports_every_bot(asked, service):
@@ -85,7 +86,7 @@ def test_a_thread_that_asks_sees_the_context_of_the_caller(service):
             return super().send_message(**arguments)
 
     with Traced(KEY, URL, transport=service.transport) as client:
-        ask_bots(client, BOTS, "When?")
+        ask(client)
     assert seen == ["kept"] * 3
 
 
@@ -98,4 +99,4 @@ async def test_cancelling_the_question_leaves_nobody_asking(service):
             with pytest.raises(asyncio.CancelledError):
                 await asking
         assert asyncio.all_tasks() == {asyncio.current_task()}
-        assert [message.answer for message in await ask(client, BOTS[:1])] == ["Says bot_1."]
+        assert [found.text for found in await ask(client, BOTS[:1])] == ["Says bot_1."]

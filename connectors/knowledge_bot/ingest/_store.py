@@ -432,14 +432,9 @@ class Store:
 
     def finish(self, batch: Batch) -> None:
         """Write what is left, give up the lease, and close; claims left then become unknown."""
-
-        def end(connection: Connection) -> None:
-            if batch or self.registered:
-                self._write(connection, batch, leave=True)
-
         try:
-            if not self.reading:
-                self._session.do("written", end)
+            if batch or self.registered:  # else a ledger that was never reached is not waited for
+                self._session.do("written", lambda found: self._write(found, batch, leave=True))
         finally:
             running.pop(self.run, None)
             self._session.close()
