@@ -7,6 +7,7 @@ import inspect
 import threading
 from collections import deque
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Sequence, Sized
+from dataclasses import is_dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +56,9 @@ class RunOrigin:
         if not self._is_origin and (not several or isinstance(given, str | bytes | dict)):
             wanted = "an origin, or several items, as in a list"
             raise ConfigurationError.expected("items", wanted, given)
+        if self._is_origin and name and is_dataclass(given):
+            unnamed: Any = given  # what has a name may be a whole
+            given = replace(unnamed, name=name)
         self._given = given
         own = given.name if self._is_origin else None
         self.name: str = name or own or anonymous(collections)

@@ -95,6 +95,7 @@ class LedgerKeeper:
         self._moved, self._contents = MovedItems(), set[bytes]()
         self._others = _Others(shares=options.complete and not options.dry_run)
         self._corrected: list[Row] = []  # what need not be sent
+        self._changed: dict[int, bytes] = {}  # the new content of what is sent again, by its row
         self._unsent: list[tuple[Job, bool, str]] = []  # their claims failed
 
     # The memory of the origin ---------------------------------------------------------------------
@@ -168,7 +169,7 @@ class LedgerKeeper:
         given = job.version
         if given is None and job.kind == "file":
             given = version_of_file(job.place)
-        if job.kind == "text" or (job.kind == "webpage" and given != version):
+        if job.kind == "text":  # a page with another version has it written down, though unchanged
             item: Any = job.item
             job.digest = item.content_digest()
             same = job.is_same(digest, version)
@@ -216,7 +217,8 @@ class LedgerKeeper:
         collections = store.collections(job.collections)
         content = job.digest[:DIGEST_SIZE]
         if comes_twice or row.run == store.run:
-            same, reason = content in (row.digest, row.pending), "it comes twice in this run"
+            came = row.digest, row.pending, self._changed.get(row.number)
+            same, reason = content in came, "it comes twice in this run"
             if not same:
                 reason = (
                     "another item of this run has the same key and another content; "
@@ -236,6 +238,7 @@ class LedgerKeeper:
             planned.unchanged += 1
             self._correct(job, row)
         else:
+            self._changed[row.number] = content
             planned.jobs.append(job)
 
     def _correct(self, job: Job, row: Row) -> None:
@@ -483,6 +486,7 @@ class LedgerKeeper:
                 )
             if self.note != self._first_note and not store.reading:
                 await asyncio.to_thread(store.set_note, self.note)
+        counters.counts["unversioned"] = self._examiner.unversioned
         if options.prune and counters.counts["gone"] + counters.counts["superseded"]:
             counters.cannot(
                 "prune",

@@ -30,6 +30,7 @@ Kind = Literal[
     "elsewhere",
     "superseded",
     "gone",
+    "unversioned",
 ]
 """What became of an item; the report has a count of the same name."""
 
@@ -160,6 +161,8 @@ class Report:
         gone: items that the service has and the origin has not, whether since this run or an
             earlier one: those that wait for another run to miss them, that `prune` leaves alone, or
             that the service cannot remove; see `Ledger.gone`.
+        unversioned: pages with nothing to compare, so that no later change of them is seen; give a
+            list of pages `compare="content"`.
         duration: seconds since the run began.
         failures: the first 1,000 items that are refused, unknown, undelivered, invalid, skipped or
             failed.
@@ -191,6 +194,7 @@ class Report:
     elsewhere: int = 0
     superseded: int = 0
     gone: int = 0
+    unversioned: int = 0
     duration: float = 0.0
     failures: tuple[Outcome, ...] = ()
     stopped: Stop | None = None

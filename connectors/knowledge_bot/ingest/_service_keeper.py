@@ -609,7 +609,7 @@ class ServiceKeeper:
 
     async def finish(self, incomplete: str) -> None:
         """Remove what is gone, tell what cannot be read, and look whether all is there."""
-        self._warn_of_unversioned()
+        self._counters.counts["unversioned"] = self._examiner.unversioned
         if self._counters.ended:
             return
         missing = self._gone() if self._whole and not incomplete else []
@@ -621,14 +621,6 @@ class ServiceKeeper:
         if self._whole and not incomplete:
             await self._complete(missing, told)
         await self._verify()
-
-    def _warn_of_unversioned(self) -> None:
-        if self._examiner.unversioned:
-            logger.warning(
-                "%d pages have no version, so no later change of them will be seen. With "
-                "compare='content' their text is compared",
-                self._examiner.unversioned,
-            )
 
     def _gone(self) -> "list[tuple[SyncEntry, str]]":
         """Return what is missing and may be removed, with the reasons; count what stays."""

@@ -135,7 +135,8 @@ def places_of(one: Sequence[str], other: Sequence[str]) -> list[Place]:
         for (before, after, there), (_, _, here) in zip(gaps, others, strict=True)
         if there != here
     ]
-    return found if len(found) <= _MOST_PLACES else []
+    known = len(found) <= _MOST_PLACES and without(one, found) == without(other, found)
+    return found if known else []
 
 
 def without(blocks: Sequence[str], places: Iterable[Sequence[object]]) -> list[str]:
