@@ -8,7 +8,7 @@ import pytest
 
 MODULES = ("operators", "sensors", "hooks", "ledgers", "triggers")
 # Their own strings are templates in parts only, which takes a sentence.
-PARTLY = ("items", "documents")
+PARTLY = ("origin", "documents")
 
 
 def public_classes():

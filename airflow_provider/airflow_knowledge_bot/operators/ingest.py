@@ -189,8 +189,13 @@ class KnowledgeBotIngestOperator(ServiceTask, BaseOperator):
         self.knowledge_bot_conn_id = knowledge_bot_conn_id
         self._collection_uris: list[str] = []
         self._check()
+        self._depend_on_outputs()
+
+    def _depend_on_outputs(self) -> None:
+        """Come after the tasks whose outputs stand in the origin, as in a parameter of its own."""
+        origin: Any = self.origin
         for value in vars(origin).values() if hasattr(origin, "template_fields") else ():
-            XComArg.apply_upstream_relationship(self, value)  # as for a parameter of its own
+            XComArg.apply_upstream_relationship(self, value)
 
     @property
     def label(self) -> str:
