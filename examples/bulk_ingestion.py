@@ -54,7 +54,7 @@ def bulk_ingestion() -> None:
         ]
         return [items[start : start + size] for start in range(0, len(items), size)]
 
-    @task
+    @task(multiple_outputs=False)
     def tell_what_is_gone(chunks: list[list[dict[str, str]]]) -> dict[str, int]:
         """Say which files there are, so that the others are gone."""
         ledger = KnowledgeBotLedgerHook("knowledge_bot_ledger_default").get_conn()
