@@ -118,13 +118,18 @@ def test_its_day_goes_as_it_is_told(tmp_path):
 
 
 def test_its_commands_for_keys_and_backups_run_in_their_order(tmp_path):
+    (tmp_path / "kbot.toml").write_text(
+        '[[collections]]\nid = "col_handbook"\nname = "Handbook"\n'
+        '[[bots]]\nid = "bot_guide"\nname = "Guide"\ncollections = ["col_handbook"]\n'
+    )
     with InProcess(tmp_path / "data"):
         done = []
         for line in "".join(blocks("console")).splitlines():
             program, *arguments = shlex.split(line)
             if program != "kbot":
                 continue
-            places = {"/var/lib/kbot": str(tmp_path / "data"), "/backups": str(tmp_path)}
+            places = {"/var/lib/kbot": str(tmp_path / "data")}
+            places |= dict.fromkeys(("/backups", "/etc/kbot"), str(tmp_path))
             for place, here in places.items():
                 arguments = [one.replace(place, here) for one in arguments]
             ran = called(tmp_path, *arguments[1:])

@@ -1,5 +1,6 @@
 """What a monitoring system and an operator are told: /healthz, /metrics and the log."""
 
+import json
 import re
 import shutil
 import socket
@@ -155,13 +156,21 @@ def test_each_request_is_one_line_and_no_key_is_in_it(tmp_path):
 def test_the_level_says_how_much_is_logged_and_a_text_that_cannot_be_read_is_in_each(tmp_path):
     with serving(tmp_path, "--log-level", "warning") as (base_url, printed, _):
         http = httpx.Client(headers={"X-API-KEY": key_in(printed)})
-        body = {"name": "Hours", "collections": ["col_default"], "content": "Open until ten."}
-        source = http.post(f"{base_url}/sources/write", json={"value": body}).json()["value"]["id"]
-        address = f"{base_url}/sources/{source}"
-        assert until(lambda: http.get(address).json()["value"]["status"] == "ready")
-        form = {"name": "Hours", "collections": "col_default"}
-        file = {"file": ("tool.exe", b"MZ\x90\x00" + bytes(200))}
-        http.put(f"{address}/upload", data=form, files=file).raise_for_status()
+        entry = {"origin": "hours", "key": "hours", "name": "Hours", "collections": ["col_default"]}
+        texts = {"old.txt": b"Open until ten.", "tool.exe": b"MZ\x90\x00" + bytes(200)}
+        for name, content in texts.items():
+            value = json.dumps({**entry, "version": None, "digest": name})
+            put = http.put(
+                f"{base_url}/sync/upload", data={"value": value}, files={"file": (name, content)}
+            )
+            source = put.json()["value"]["source"]["id"]
+            address = f"{base_url}/sources/{source}"
+            if name == "old.txt":
+                assert until(lambda at=address: http.get(at).json()["value"]["status"] == "ready")
+        form, file = (
+            {"name": "Hours", "collections": "col_default"},
+            {"file": ("tool.exe", content)},
+        )
         added = http.post(f"{base_url}/sources/upload", data=form, files=file).json()["value"]["id"]
         log = tmp_path / "printed.txt"
         for what in (f"the replacement of source {source}", f"source {added}"):

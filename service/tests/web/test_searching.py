@@ -79,16 +79,22 @@ def test_what_fits_better_comes_first_and_no_more_than_wanted(service, http):
 
 @pytest.mark.parametrize("how", ["replaced", "deleted"])
 def test_a_passage_is_gone_with_its_text(service, http, how):
-    (found,) = search(http, "Which barrels does the museum keep?")
-    path = f"/sources/{found['source_id']}"
-    if how == "deleted":
-        assert http.delete(path).is_success
-    else:
-        body = {"name": "Museum", "collections": ["col_two"], "content": "It keeps 9 barrels."}
-        assert http.put(f"{path}/write", json={"value": body}).is_success
+    entry = {"origin": "harbour", "key": "mill", "name": "Mill", "collections": ["col_two"]}
+
+    def put(content, digest):
+        value = {**entry, "version": None, "digest": digest, "content": content}
+        added = value_of(http.put("/sync/write", json={"value": value}))["source"]["id"]
         service.wait_until_ready()
+        return added
+
+    source_id = put("The windmill grinds barley on Mondays.", "1")
+    (found,) = search(http, "When does the windmill grind barley?")
+    if how == "deleted":
+        assert http.delete(f"/sources/{source_id}").is_success
+    else:
+        assert put("The windmill grinds barley on Fridays.", "2") == source_id
     assert problem_of(http.get(f"/passages/{found['id']}"), 404)["code"] == "unknown_passage"
-    texts = [one["text"] for one in search(http, "Which barrels does the museum keep?")]
+    texts = [one["text"] for one in search(http, "When does the windmill grind barley?")]
     assert found["text"] not in texts
     assert len(texts) == (how == "replaced")
 
