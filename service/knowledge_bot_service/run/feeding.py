@@ -120,8 +120,12 @@ class Feeding:
         return self._client.compare_origin(_ORIGIN).sums
 
     def _ingest(self, items: Any) -> Report:
+        before = self._held()
         report = self._options.run(self._client, items)
-        self._left = self._held()
+        # Only a run that changed nothing knows what it left: what is deleted right after another
+        # one's end would be taken for that.
+        changed = report.created + report.replaced + report.moved + report.removed
+        self._left = () if changed else before
         counts = ", ".join(f"{name} {count}" for name, count in report.counts.items() if count)
         _say(f"Fed {self._folder}: {counts or 'nothing is in it'}.")
         for one in report.failures:
