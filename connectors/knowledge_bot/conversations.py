@@ -479,8 +479,7 @@ class Conversations:
 
     def _digest_of(self, bot_id: str, messages: Sequence[Said]) -> str:
         """Return a digest of a bot's list that begins with one of the caller."""
-        text = "".join((bot_id, *(message.digest for message in messages)))
-        return self._whose + hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+        return self._whose + _digest_of(bot_id, messages)
 
     @property
     def _whose(self) -> str:
@@ -582,5 +581,9 @@ def _digests(messages: Sequence[Said]) -> tuple[list[str], list[str]]:
 
 def _asked_in(bot_id: str, messages: Sequence[Said]) -> str:
     """Return a digest of what others than the bot said to it."""
-    said = (message.digest for message in messages if message.role != "assistant")
-    return hashlib.blake2b("".join((bot_id, *said)).encode(), digest_size=16).hexdigest()
+    return _digest_of(bot_id, [message for message in messages if message.role != "assistant"])
+
+
+def _digest_of(bot_id: str, messages: Sequence[Said]) -> str:
+    text = "".join((bot_id, *(message.digest for message in messages)))
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
