@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TypeAlias
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, SecretStr
 
 from knowledge_bot._endpoints import Collections, Headers, collection_ids, header_list
+from knowledge_bot.origins._addresses import holds_login
 
 _PIECE = 1024 * 1024
 _UNSAID = bytes(8)
@@ -31,11 +32,6 @@ def _without_login(url: str) -> str:
     if holds_login(url):
         raise ValueError("url: it holds a login, which is never stored; use a header")
     return url
-
-
-def holds_login(url: str) -> bool:
-    """Return whether an address has a user name or a password before its host."""
-    return "@" in url.partition("://")[2].partition("/")[0].partition("?")[0].partition("#")[0]
 
 
 CollectionIds = Annotated[tuple[str, ...] | None, BeforeValidator(_collection_ids)]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._listings import Skipped
+from knowledge_bot.origins._addresses import holds_login
 from knowledge_bot.origins._lines import OfLines
 from knowledge_bot.origins._origin import (
     Memory,
@@ -18,7 +19,6 @@ from knowledge_bot.origins._origin import (
     check_expression,
     check_flag,
     check_number,
-    holds_login,
     is_template,
     is_web_address,
     skipped_address,

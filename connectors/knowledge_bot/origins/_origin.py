@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 from urllib.parse import urlsplit
 
 from knowledge_bot.errors import ConfigurationError
+from knowledge_bot.origins._addresses import holds_login
 
 if TYPE_CHECKING:
     from knowledge_bot.ingest._items import Item
@@ -209,11 +210,6 @@ def with_patterns(place: str, patterns: Iterable[str]) -> str:
     """Return the default name of a place: with other patterns it is another origin."""
     several = " ".join(sorted(patterns))
     return f"{place} [{several}]" if several else place
-
-
-def holds_login(url: str) -> bool:
-    """Return whether an address has a user name or a password before its host."""
-    return "@" in url.partition("://")[2].partition("/")[0].partition("?")[0].partition("#")[0]
 
 
 def skipped_address(address: str, place: str) -> "Skipped | None":

@@ -15,7 +15,7 @@ from urllib.parse import urljoin, urlsplit
 
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._listings import Skipped
-from knowledge_bot.origins._addresses import LONGEST, cleaned, site
+from knowledge_bot.origins._addresses import LONGEST, cleaned, holds_login, site
 from knowledge_bot.origins._changes import alike
 from knowledge_bot.origins._documents import UnreadableError
 from knowledge_bot.origins._lists import ComparedPages
@@ -24,7 +24,6 @@ from knowledge_bot.origins._origin import (
     NoMemory,
     check_flag,
     check_number,
-    holds_login,
     is_template,
     patterns_of,
     with_patterns,
