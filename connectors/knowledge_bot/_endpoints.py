@@ -486,7 +486,7 @@ class Endpoints:
             UnsupportedError: the service does not announce `sources`.
             NotFoundError: there is no such source.
         """
-        return Request("GET", _source_path(source_id), read_details, needs=("sources",))
+        return Request("GET", _source_path(source_id), _read_details, needs=("sources",))
 
     @endpoint
     @staticmethod
@@ -685,23 +685,10 @@ _read_bots = reader("Bot", "id", listed=True)
 _read_conversations = reader("Conversation", "id", listed=True)
 _read_source = reader("Source", "id")
 _read_message = reader("Message", "answer")
-read_details = reader("SourceDetails", "id")
+_read_details = reader("SourceDetails", "id")
 _read_passage = reader("Passage")
 _read_passages = reader("Passage", listed=True)
 _read_page_of_sources = reader("SourceDetails", "id", listed=True, paged=True)
-
-
-def read_source_reference(body: bytes) -> tuple[str, str | None]:
-    """Return a source's id and, where it has one, revision: all that an ingestion needs of it.
-
-    It loads no model, and an answer that leaves out another field is understood.
-    """
-    answer = unwrapped(json_in(body), "id")
-    fields = answer if isinstance(answer, dict) else {}
-    found, revision = fields.get("id"), fields.get("revision")
-    if not isinstance(found, str | int) or isinstance(found, bool) or not str(found):
-        raise ValueError("there is no id of a source in it")
-    return str(found), revision if isinstance(revision, str) else None
 
 
 def read_nothing(_body: bytes) -> Any:
