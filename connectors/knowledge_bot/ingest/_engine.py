@@ -236,14 +236,12 @@ class Run:
         with self._stopping():  # what came before an error of the items is still sent
             if (planned := await self._feed.planned()) is not None:
                 return planned
-        while self.counters.stopped is None:
-            if (planned := await keeper.more(self.incomplete)) is not None:
-                return planned
-            await workers.finish()
-            if (planned := await keeper.more(self.incomplete)) is None:
-                return None
+        if self.counters.stopped is not None:
+            return None
+        if (planned := await keeper.more(self.incomplete)) is not None:
             return planned
-        return None
+        await workers.finish()  # what was in flight may leave something to do
+        return await keeper.more(self.incomplete)
 
     def _count(self, planned: Planned) -> None:
         self.counters.counts["unchanged"] += planned.unchanged

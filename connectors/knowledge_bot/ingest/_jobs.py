@@ -112,6 +112,16 @@ class Job:
         """Return what became of the item."""
         return Outcome(kind, self.name[:500], self.key, error, source_id)
 
+    def came_twice(self, *, same: bool) -> Outcome:
+        """Return what becomes of an item whose key came before, with the same content or not."""
+        if same:
+            return self.outcome("skipped", "it comes twice in this run")
+        return self.outcome(
+            "invalid",
+            "another item of this run has the same key and another content; give each item a key "
+            "of its own",
+        )
+
     def is_same(self, digest: bytes, version: str | None) -> bool:
         """Return whether its content is that of a digest, which was sent with a version.
 

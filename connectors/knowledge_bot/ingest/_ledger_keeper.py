@@ -21,7 +21,7 @@ from knowledge_bot.errors import APIError, KnowledgeBotError
 from knowledge_bot.ingest._jobs import Examiner, Job, MovedItems, Planned, reading_of
 from knowledge_bot.ingest._listings import ListedFile, Listing, Skipped, version_of_file
 from knowledge_bot.ingest._pressure import Decision, Pressure
-from knowledge_bot.ingest._report import Kind, Outcome, Stop, logger
+from knowledge_bot.ingest._report import Kind, Outcome, Stop
 from knowledge_bot.ingest._schema import LedgerError
 from knowledge_bot.ingest._sending import content_of
 from knowledge_bot.ingest._store import (
@@ -218,13 +218,7 @@ class LedgerKeeper:
         content = job.digest[:DIGEST_SIZE]
         if comes_twice or row.run == store.run:
             came = row.digest, row.pending, self._changed.get(row.number)
-            same, reason = content in came, "it comes twice in this run"
-            if not same:
-                reason = (
-                    "another item of this run has the same key and another content; "
-                    "give each item a key of its own"
-                )
-            planned.outcomes.append(job.outcome("skipped" if same else "invalid", reason))
+            planned.outcomes.append(job.came_twice(same=content in came))
         elif row.state == State.UNKNOWN:
             if self._is_held(job, row):
                 planned.outcomes.append(job.outcome("unknown", f"held back: {row.error}"))
@@ -475,15 +469,8 @@ class LedgerKeeper:
             gone = await asyncio.to_thread(
                 store.mark_gone, *seen, options.gone_limit, self.gone_reason
             )
-            counters.counts.update(gone=gone.count, withheld=gone.withheld)
-            if gone.withheld:
-                logger.warning(
-                    "%d items that %s no longer yields are not marked as gone: they are more than "
-                    "the share of %g that gone_limit allows. Check that it is complete",
-                    gone.withheld,
-                    self._place.name,
-                    options.gone_limit,
-                )
+            counters.counts["gone"] += gone.count
+            counters.withhold(gone.withheld, self._place.name, options.gone_limit, "marked as gone")
             if self.note != self._first_note and not store.reading:
                 await asyncio.to_thread(store.set_note, self.note)
         counters.counts["unversioned"] = self._examiner.unversioned

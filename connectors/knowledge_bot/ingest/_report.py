@@ -208,7 +208,7 @@ class Report:
 
     @property
     def counts(self) -> dict[str, int]:
-        """The counts alone, `created` to `gone`, by their names."""
+        """The counts alone, `created` to `unversioned`, by their names."""
         names = [field.name for field in fields(self)]
         return {name: getattr(self, name) for name in names[: names.index("duration")]}
 
@@ -291,6 +291,19 @@ class Counters:
         if what not in self.unsupported:
             self.unsupported = (*self.unsupported, what)
             logger.warning("%s", instead)
+
+    def withhold(self, count: int, origin: str, limit: float, instead_of: str) -> None:
+        """Count what vanished beyond the limit, and warn of it."""
+        self.counts["withheld"] += count
+        if count:
+            logger.warning(
+                "%d items that %s no longer yields are not %s: they are more than the share of %g "
+                "that gone_limit allows. Check that it is complete",
+                count,
+                origin,
+                instead_of,
+                limit,
+            )
 
     def report(self, **at_present: Any) -> Report:
         """Return the counts as they are now."""

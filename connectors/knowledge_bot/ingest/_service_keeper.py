@@ -6,6 +6,7 @@ whatever became of it; one with the digest that the run saw never covers a newer
 """
 
 import asyncio
+import functools
 import hashlib
 import itertools
 import sys
@@ -25,7 +26,7 @@ from knowledge_bot.ingest._jobs import Examiner, Job, MovedItems, Planned
 from knowledge_bot.ingest._keeper import StopError
 from knowledge_bot.ingest._listings import ListedFile, Listing, Skipped
 from knowledge_bot.ingest._pressure import Decision
-from knowledge_bot.ingest._report import Kind, Outcome, Stop, logger
+from knowledge_bot.ingest._report import Kind, Outcome, Stop
 from knowledge_bot.ingest._sending import content_of
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class _Wire:
         self.of_listed: str = self._tag("file", "", collections)
 
     @staticmethod
+    @functools.lru_cache(maxsize=1024)  # of one item it is asked for several times
     def _tag(way: str, name: str, collections: tuple[str, ...]) -> str:
         what = "\0".join([name, *sorted(collections)])
         return f"{_TAG}{_short(way)}{_short(what)}"
@@ -350,13 +352,7 @@ class ServiceKeeper:
         before = self._seen.setdefault(job.key, job.digest)
         if before is job.digest:
             return False
-        same, reason = before == job.digest, "it comes twice in this run"
-        if not same:
-            reason = (
-                "another item of this run has the same key and another content; "
-                "give each item a key of its own"
-            )
-        planned.outcomes.append(job.outcome("skipped" if same else "invalid", reason))
+        planned.outcomes.append(job.came_twice(same=before == job.digest))
         return True
 
     def _had(self, digest: bytes) -> bool:
@@ -680,15 +676,7 @@ class ServiceKeeper:
                 self._counters.add(Outcome("removed", key[:500], key, "", one.source_id))
         counts["removed"] += max(0, done.removed - len(done.keys))
         counts["gone"] += done.waiting
-        counts["withheld"] += done.withheld
-        if done.withheld:
-            logger.warning(
-                "%d items that %s no longer yields are not removed: they are more than the share "
-                "of %g that gone_limit allows. Check that it is complete",
-                done.withheld,
-                self._place.name,
-                limit,
-            )
+        self._counters.withhold(done.withheld, self._place.name, limit, "removed")
 
     async def _verify(self) -> None:
         """Look whether what this run put is there, and what others put in its place."""
