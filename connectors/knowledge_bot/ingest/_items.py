@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TypeAlias
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, SecretStr
 
 from knowledge_bot._endpoints import Collections, Headers, collection_ids, header_list
-from knowledge_bot.origins._addresses import holds_login
+from knowledge_bot.ingest._listings import holds_login
 
 _PIECE = 1024 * 1024
 _UNSAID = bytes(8)

@@ -79,3 +79,8 @@ def version_of_file(path: str) -> str:
         return version_of_stat(os.stat(path))  # noqa: PTH116 - a `Path` costs more than the call
     except (OSError, ValueError):
         return ""
+
+
+def holds_login(url: str) -> bool:
+    """Return whether an address has a user name or a password before its host."""
+    return "@" in url.partition("://")[2].partition("/")[0].partition("?")[0].partition("#")[0]

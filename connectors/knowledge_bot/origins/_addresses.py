@@ -91,8 +91,3 @@ def _escaped(text: str, safe: str, encoding: str) -> str:
         return quote(text, safe, encoding, "xmlcharrefreplace")
     except (LookupError, UnicodeError):
         return quote(text, safe, "utf-8", "replace")
-
-
-def holds_login(url: str) -> bool:
-    """Return whether an address has a user name or a password before its host."""
-    return "@" in url.partition("://")[2].partition("/")[0].partition("?")[0].partition("#")[0]

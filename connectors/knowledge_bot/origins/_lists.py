@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from knowledge_bot.errors import ConfigurationError
-from knowledge_bot.ingest._listings import Skipped
-from knowledge_bot.origins._addresses import holds_login
+from knowledge_bot.ingest._listings import Skipped, holds_login
 from knowledge_bot.origins._lines import OfLines
 from knowledge_bot.origins._origin import (
     Memory,

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 from urllib.parse import urlsplit
 
 from knowledge_bot.errors import ConfigurationError
-from knowledge_bot.origins._addresses import holds_login
+from knowledge_bot.ingest._listings import Skipped, holds_login
 
 if TYPE_CHECKING:
     from knowledge_bot.ingest._items import Item
-    from knowledge_bot.ingest._listings import Skipped
 
 # What Airflow renders on the worker; until then such a text cannot be checked.
 _TEMPLATE = re.compile(r"\{[{%]")
@@ -214,8 +213,6 @@ def with_patterns(place: str, patterns: Iterable[str]) -> str:
 
 def skipped_address(address: str, place: str) -> "Skipped | None":
     """Return a `Skipped` for an address that cannot be a page's; None for one that can."""
-    from knowledge_bot.ingest._listings import Skipped
-
     shown = address[:500]
     if holds_login(address):
         reason = f"{place}: it holds a login, which is never stored; use the headers of a Site"

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
 from knowledge_bot.errors import ConfigurationError
-from knowledge_bot.ingest._listings import Skipped
-from knowledge_bot.origins._addresses import LONGEST, cleaned, holds_login, site
+from knowledge_bot.ingest._listings import Skipped, holds_login
+from knowledge_bot.origins._addresses import LONGEST, cleaned, site
 from knowledge_bot.origins._changes import alike
 from knowledge_bot.origins._documents import UnreadableError
 from knowledge_bot.origins._lists import ComparedPages
