@@ -133,7 +133,7 @@ _NO_MEMORY: Final = 2
 
 # What surrounds the main text, or is no text: by tag, and by `role`.
 _AROUND: Final = frozenset(
-    "aside button dialog footer header nav noscript object select svg template".split()
+    "aside button dialog footer header nav object select svg template".split()
 )
 _ROLES: Final = frozenset(
     "alert alertdialog banner complementary contentinfo dialog navigation search".split()
@@ -144,4 +144,6 @@ _BOXES: Final = frozenset({"div", "section", "ul"})
 _ADVERT: Final = re.compile(
     r"(?<!\S)(?:ads?|advert\w*|related|sponsored|cookie[_-]?(?:banner|bar|consent|notice))(?![^\W_])"
 )
-_NO_TEXT: Final = frozenset("iframe noembed noframes script style textarea title xmp".split())
+_NO_TEXT: Final = frozenset(
+    "iframe noembed noframes noscript script style textarea title xmp".split()
+)

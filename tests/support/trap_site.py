@@ -289,6 +289,7 @@ def fill(site: TrapSite) -> None:  # noqa: C901, PLR0915 - one trap after the ot
     site.responses["/manual.pdf"] = Response(b"%PDF", kind="application/pdf")
     site.sendable.add("/manual.pdf")
     site.responses["/text"] = Response(b"plain", kind="text/plain")
+    site.sendable.add("/text")
     seeds += ["/gone", "/members", "/data", "/manual.pdf", "/text"]
     site.makers["/busy"] = lambda path: _busy(site)
     site.sendable.add("/busy")

@@ -7,7 +7,10 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import IO, Any, TypeAlias
 
-Opening: TypeAlias = Callable[[str], AbstractContextManager[IO[bytes]]]
+Opened: TypeAlias = "io.BufferedReader[Any]"
+"""A document, from its beginning on."""
+
+Opening: TypeAlias = Callable[[str], AbstractContextManager[Opened]]
 """Opens a document by its address, or raises `UnreadableError`."""
 
 
@@ -22,7 +25,7 @@ class UnreadableError(Exception):
     """A document that cannot be opened, or is not what it should be."""
 
 
-def unpacked(file: IO[bytes]) -> IO[bytes]:
+def unpacked(file: IO[bytes]) -> Opened:
     """Return a document uncompressed; at most `TOO_LARGE` bytes of it are read."""
     opened = _bounded(file)
     for _ in range(_LAYERS):

@@ -19,6 +19,7 @@ from knowledge_bot._transports import Proxy, proxy_for, ssl_context
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.origins._documents import (
     TOO_LARGE,
+    Opened,
     UnreadableError,
     too_large_reason,
     unpacked,
@@ -140,7 +141,7 @@ class PoliteFetcher:
         return None
 
     @contextmanager
-    def opened(self, url: str) -> Iterator[IO[bytes]]:
+    def opened(self, url: str) -> Iterator[Opened]:
         """Open a document, following redirects, and unpack it.
 
         Raises:

@@ -67,13 +67,13 @@ def read_page(text: str, url: str, encoding: str) -> ParsedPage:
 
 
 def _links(root: "HtmlElement") -> Iterator[str]:
-    for element in root.iter("a", "area", "meta"):
+    for element in root.iter("a", "area", "frame", "iframe", "meta"):
         if element.tag == "meta":
             refreshes = _word(element, "http-equiv") == "refresh"
             if refreshes and (to := _REFRESH.match(element.get("content", ""))):
                 yield to[1]
         elif "nofollow" not in element.get("rel", "").lower().split() and (
-            link := element.get("href")
+            link := element.get("href") or element.get("src")
         ):
             yield link
 

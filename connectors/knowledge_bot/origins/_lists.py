@@ -81,7 +81,7 @@ class ComparedPages(Origin):
             compare=self.compare or "content",
             memory=memory or NoMemory(),
             largest=_LARGEST,
-            documents=None,
+            also=lambda _: True,
             ignore=self.ignore,
             reread=self.reread,
         )
@@ -169,7 +169,7 @@ class Sitemap(_Document):
 
 @dataclass(frozen=True)
 class Feed(_Document):
-    """The pages that a feed links to (RSS, Atom or RDF), in its order.
+    """The pages that a feed links to (RSS, Atom, RDF or JSON Feed), in its order.
 
     A page is named by its title. The feed is fetched without the API key. One over 50 MiB, or with
     entity declarations, is not read. Its old entries are not gone.

@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import IO
 
-from knowledge_bot.origins._documents import Opening, UnreadableError, unpacked
+from knowledge_bot.origins._documents import Opened, Opening, UnreadableError, unpacked
 from knowledge_bot.origins._fetching import PoliteFetcher
 from knowledge_bot.origins._origin import is_web_address
 
@@ -31,7 +30,7 @@ def _is_fetched(address: str) -> bool:
 
 
 @contextmanager
-def _file(path: str) -> Iterator[IO[bytes]]:
+def _file(path: str) -> Iterator[Opened]:
     try:
         with Path(path).open("rb") as file:
             yield unpacked(file)

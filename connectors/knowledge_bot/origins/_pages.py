@@ -11,6 +11,7 @@ import json
 import logging
 import re
 import time
+from collections.abc import Callable
 from dataclasses import astuple, dataclass, fields, replace
 from typing import Literal, TypeAlias
 
@@ -125,6 +126,7 @@ class FetchedPage:
         blocks: hashes of the blocks of its main text.
         cut: whether only its beginning was read.
         is_document: whether it is no page but a document, such as a PDF file.
+        is_empty: whether it has no text, as a page of frames, or one that a script fills.
     """
 
     known: Known
@@ -134,6 +136,7 @@ class FetchedPage:
     blocks: tuple[str, ...] = ()
     cut: bool = False
     is_document: bool = False
+    is_empty: bool = False
 
     def item(self, url: str, name: str | None = None, **more: object) -> WebPage:
         """Return the page as what is sent."""
@@ -174,7 +177,7 @@ class NoPageError(Exception):
 class PageReader:
     """Reads pages one after the other.
 
-    `documents` are the types of other documents that are read too, such as PDF files; None: all.
+    `also` says what is read beside pages, such as PDF files.
     Its attribute `trusted` is the time after which what was read is read again; a crawl sets it.
     """
 
@@ -187,12 +190,12 @@ class PageReader:
         compare: Compare,
         memory: Memory,
         largest: int,
-        documents: tuple[str, ...] | None = (),
+        also: Callable[[WebResponse], bool],
         ignore: str | None = None,
         reread: bool = False,
     ) -> None:
         self._fetcher, self._compare, self._memory = fetcher, compare, memory
-        self._largest, self._documents = largest, documents
+        self._largest, self._also = largest, also
         self._ignore = re.compile(ignore) if ignore is not None else None
         self._reread = reread
         self._readers = extractors()
@@ -244,9 +247,7 @@ class PageReader:
         )
 
     def _wanted(self, answer: WebResponse) -> bool:
-        if answer.status != 200:
-            return False
-        return _is_page(answer) or self._documents is None or answer.kind in self._documents
+        return answer.status == 200 and (_is_page(answer) or self._also(answer))
 
     def _recalled(self, url: str) -> Known | None:
         """Return what is remembered of a page, the reader included.
@@ -317,6 +318,7 @@ class PageReader:
             noindex=bool(asked & {"noindex", "none"}),
             blocks=blocks,
             cut=answer.cut,
+            is_empty=not document.texts,
         )
 
     def _once_more(self, url: str, reader: str) -> list[str]:

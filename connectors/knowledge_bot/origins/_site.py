@@ -49,12 +49,11 @@ _ALWAYS = 5
 _NAMED = 10
 # The most characters of the note about a site.
 _LONGEST_NOTE = 3000
-# What is read beside pages. Addresses with these endings are neither, and are not requested.
-_DOCUMENTS = ("application/pdf",)
+# Addresses with these endings are no pages, nor documents that are read, and are not requested.
 _NO_PAGE = re.compile(
-    r"\.(?:7z|avi|avif|bin|bmp|bz2|css|csv|deb|dmg|docx?|eot|epub|exe|flac|gif|gz|ico|iso|jar|jpe?g"
-    r"|js|json|m4[av]|mkv|mov|mp[34]|mpe?g|msi|od[pst]|og[agv]|otf|png|pptx?|rar|rpm|rss|svg"
-    r"|tar|tgz|tiff?|ttf|wav|web[mp]|whl|wm[av]|woff2?|xlsx?|xz|zip|zst)$",
+    r"\.(?:7z|avi|avif|bin|bmp|bz2|css|deb|dmg|doc|eot|exe|flac|gif|gz|ico|iso|jar|jpe?g"
+    r"|js|json|m4[av]|mkv|mov|mp[34]|mpe?g|msi|og[agv]|otf|png|ppt|rar|rpm|rss|svg"
+    r"|tar|tgz|tiff?|ttf|wav|web[mp]|whl|wm[av]|woff2?|xz|zip|zst)$",
     re.IGNORECASE,
 )
 
@@ -69,7 +68,7 @@ class Site(ComparedPages):
     date or time, or what differs between two readings of the same minute. Pages with the same text
     are one page, the first one, and a page that names another one of the site as canonical is a
     copy if nearly all of its text stands there. Only pages of the same host are read, one at a
-    time, and PDF files. robots.txt, `noindex` and `nofollow` are obeyed.
+    time, and the documents that they link to. robots.txt, `noindex` and `nofollow` are obeyed.
 
     Attributes:
         url: where to begin. If it redirects to another host, that host is the site.
@@ -187,6 +186,7 @@ class Site(ComparedPages):
         """Crawl the site: yield a `WebPage` for each page, and a `Skipped` for what is left out."""
         from knowledge_bot.origins._fetching import PoliteFetcher
         from knowledge_bot.origins._pages import PageReader
+        from knowledge_bot_web.kinds import is_linked_document
 
         memory = memory or NoMemory()
         fetcher = PoliteFetcher(
@@ -197,7 +197,7 @@ class Site(ComparedPages):
             compare=self.compare or "content",
             memory=memory,
             largest=self.page_bytes,
-            documents=_DOCUMENTS,
+            also=is_linked_document,
             ignore=self.ignore,
             reread=self.reread,
         )
@@ -455,6 +455,10 @@ class _Crawl:
         if page.cut and not page.is_document:
             reason = f"it is larger than page_bytes, {self._site.page_bytes:,} bytes"
             yield from self._unread(entry, reason, "", failed=True)
+        elif page.is_empty:
+            nothing = entry.depth == 0 and not page.links
+            reason = "there is no text in it" + "; it may need JavaScript" * nothing
+            yield Skipped(entry.url, reason, invalid=nothing, partial=nothing, gone="excluded")
         elif page.noindex:
             yield Skipped(entry.url, "it asks not to be indexed", gone="excluded")
         elif other not in ("", entry.url, *entry.via) and self._takes(other):

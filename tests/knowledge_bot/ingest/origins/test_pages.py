@@ -41,6 +41,7 @@ def links(text: str) -> list[str]:
         ("<textarea><a href=/c></textarea><style><a href=/c></style><a href=/d>", ["/d"]),
         ("<meta http-equiv=refresh content='5; url=/c'>", ["/c"]),
         ("<meta http-equiv=refresh content=5>", []),
+        ("<frameset><frame src=/c></frameset><iframe src=/d></iframe>", ["/c", "/d"]),
         ("<a href=/c><a href=/c#x><a href=/c?utm_source=y>", ["/c"]),
         ("1 < 2 <3 </ > <> <!x> <?y?> <a href=/c>", ["/c"]),
         ("<a href=/c", []),

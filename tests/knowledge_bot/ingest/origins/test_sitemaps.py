@@ -1,6 +1,7 @@
 """Sitemaps: nested, compressed, and hostile."""
 
 import gzip
+import io
 import socket
 
 import pytest
@@ -13,6 +14,7 @@ from knowledge_bot.origins import (
     Sitemap,
 )
 from knowledge_bot.origins import _documents as documents
+from knowledge_bot.origins._sitemap import _Escaped
 from knowledge_bot.testing import no_waiting
 from page_server import answer, redirect
 from refusals import refused
@@ -64,6 +66,22 @@ def test_nested_and_compressed_sitemaps_are_followed(web):
     assert found == [web.url("/1"), web.url("/2")]
 
 
+def test_a_text_with_addresses_is_a_sitemap(web):
+    web.answers["/s.txt"] = answer(
+        b"\xef\xbb\xbfhttps://h.example/a\r\n\r\nhttps://h.example/b?c&d\n"
+    )
+    found = [item.url for item in Sitemap(web.url("/s.txt")).items()]
+    assert found == ["https://h.example/a", "https://h.example/b?c&d"]
+
+
+@pytest.mark.parametrize("size", [1, 7, 100])
+def test_an_address_with_an_ampersand_that_is_not_escaped_is_read(size):
+    content = pages("<loc>/?a=1&b=2&amp;c&#38;&</loc>")
+    stream = _Escaped(io.BytesIO(content))
+    read = b"".join(iter(lambda: stream.read(size), b""))
+    assert read == pages("<loc>/?a=1&amp;b=2&amp;c&#38;&amp;</loc>")
+
+
 def test_a_file_is_read_as_well(tmp_path):
     (tmp_path / "s.xml.gz").write_bytes(gzip.compress(pages("<loc>https://h.example/</loc>")))
     assert len(list(Sitemap(str(tmp_path / "s.xml.gz")).items())) == 1
@@ -90,7 +108,7 @@ BOMB = (
         (BOMB, "declares entities"),
         (b"<html><body>Not found</body></html>", "not a sitemap but <html>"),
         (pages("<loc>/1</loc>")[:-20], "not well-formed"),
-        (b"no XML at all", "not well-formed"),
+        (b"no XML at all", "neither XML nor"),
         (gzip.compress(pages("<loc>/1</loc>"))[:-12], "cannot be unpacked"),
     ],
     ids=["bomb", "page", "cut off", "text", "cut off while compressed"],

@@ -263,6 +263,55 @@ def test_a_page_of_100_megabytes_is_cut_off_and_named_and_the_rest_is_done(small
     assert next(taken) < 400  # what was sent into the closed connection's buffers
 
 
+NAMED = {"Content-Disposition": 'attachment; filename="The plan.PDF"'}
+
+
+@pytest.mark.parametrize(
+    ("kind", "headers", "is_sent"),
+    [
+        ("application/vnd.openxmlformats-officedocument.wordprocessingml.document", {}, True),
+        ("application/vnd.ms-excel", {}, True),
+        ("text/csv", {}, True),
+        ("application/octet-stream", NAMED, True),
+        ("application/octet-stream", {}, False),
+        ("application/json", NAMED, False),
+        ("image/png", {}, False),
+    ],
+)
+def test_a_linked_document_is_sent_by_what_it_is(small, plain, kind, headers, is_sent):
+    small.page("/", "/get?id=7")
+    small.responses["/get?id=7"] = Response(b"The plan", kind=kind, headers=headers)
+    assert ("/get?id=7" in sent(small, Site(f"{small.root}/").items())) == is_sent
+
+
+def test_a_download_without_a_type_is_known_by_its_address(small, plain):
+    small.page("/", "/a.docx", "/b.bin", "/c.json")
+    for path in ("/a.docx", "/b.bin", "/c.json"):
+        small.responses[path] = Response(b"PK", kind="application/octet-stream")
+    assert sent(small, Site(f"{small.root}/").items()) == {"/", "/a.docx"}
+    assert small.asked().count("/c.json") == 0
+
+
+@pytest.mark.parametrize(
+    ("start", "found"),
+    [
+        (b"<frameset cols='1,2'><frame src=/menu><frame src=/text></frameset>", ["/menu", "/text"]),
+        (b"<meta http-equiv=refresh content='0; url=/text'>", ["/text"]),
+        (b"<div id=app></div><noscript>You need JavaScript.</noscript>", []),
+    ],
+)
+def test_a_page_without_text_is_not_sent_and_is_a_fault_where_it_leads_nowhere(
+    small, plain, start, found
+):
+    small.responses["/"] = Response(start)
+    small.page("/menu")
+    small.page("/text")
+    items = list(Site(f"{small.root}/", sitemaps=False).items())
+    assert sent(small, items) == set(found)
+    (left_out,) = [item for item in items if isinstance(item, Skipped)]
+    assert (left_out.invalid, left_out.partial) == (not found, not found)
+
+
 def test_a_page_that_is_nested_too_deep_is_named_and_the_rest_is_done(small, plain):
     small.page("/", "/deep", "/folded", "/other")
     small.page("/other")
