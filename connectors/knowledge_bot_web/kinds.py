@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from knowledge_bot_web.fetching import WebResponse
 
 
-class Kind(NamedTuple):
+class DocumentKind(NamedTuple):
     """A kind of document.
 
     Attributes:
@@ -31,12 +31,12 @@ _OPEN: Final = "application/vnd.oasis.opendocument"
 _MACROS: Final = "macroenabled.12"
 
 KINDS: Final = {
-    "pdf": Kind((".pdf",), ("application/pdf", "application/x-pdf")),
-    "word": Kind(
+    "pdf": DocumentKind((".pdf",), ("application/pdf", "application/x-pdf")),
+    "word": DocumentKind(
         (".docx", ".docm", ".dotx"),
         (f"{_OFFICE}.wordprocessingml.document", f"application/vnd.ms-word.document.{_MACROS}"),
     ),
-    "presentation": Kind(
+    "presentation": DocumentKind(
         (".pptx", ".pptm", ".ppsx", ".potx"),
         (
             f"{_OFFICE}.presentationml.presentation",
@@ -44,7 +44,7 @@ KINDS: Final = {
             f"application/vnd.ms-powerpoint.presentation.{_MACROS}",
         ),
     ),
-    "spreadsheet": Kind(
+    "spreadsheet": DocumentKind(
         (".xlsx", ".xlsm", ".xls"),
         (
             f"{_OFFICE}.spreadsheetml.sheet",
@@ -52,24 +52,26 @@ KINDS: Final = {
             "application/vnd.ms-excel",
         ),
     ),
-    "opendocument": Kind(
+    "opendocument": DocumentKind(
         (".odt", ".ods", ".odp", ".ott", ".ots", ".otp"),
         (f"{_OPEN}.text", f"{_OPEN}.spreadsheet", f"{_OPEN}.presentation"),
     ),
-    "rtf": Kind((".rtf",), ("application/rtf", "text/rtf")),
-    "epub": Kind((".epub",), ("application/epub+zip",)),
-    "html": Kind((".htm", ".html", ".xhtml"), ("text/html", "application/xhtml+xml")),
-    "markdown": Kind((".md", ".markdown"), ("text/markdown", "text/x-markdown")),
-    "text": Kind((".txt",), ("text/plain",)),
-    "csv": Kind((".csv", ".tsv"), ("text/csv", "text/tab-separated-values")),
-    "mail": Kind((".eml", ".mht", ".mhtml"), ("message/rfc822",)),
-    "message": Kind((".msg",), ("application/vnd.ms-outlook",)),
-    "mbox": Kind((".mbox",), ("application/mbox",)),
-    "notebook": Kind((".ipynb",), ("application/x-ipynb+json",)),
-    "cards": Kind((".ics", ".vcf"), ("text/calendar", "text/vcard"), is_linked=False),
-    "subtitles": Kind((".srt", ".vtt"), ("text/vtt", "application/x-subrip"), is_linked=False),
-    "json": Kind((".json", ".jsonl", ".ndjson"), ("application/json",), is_linked=False),
-    "xml": Kind(
+    "rtf": DocumentKind((".rtf",), ("application/rtf", "text/rtf")),
+    "epub": DocumentKind((".epub",), ("application/epub+zip",)),
+    "html": DocumentKind((".htm", ".html", ".xhtml"), ("text/html", "application/xhtml+xml")),
+    "markdown": DocumentKind((".md", ".markdown"), ("text/markdown", "text/x-markdown")),
+    "text": DocumentKind((".txt",), ("text/plain",)),
+    "csv": DocumentKind((".csv", ".tsv"), ("text/csv", "text/tab-separated-values")),
+    "mail": DocumentKind((".eml", ".mht", ".mhtml"), ("message/rfc822",)),
+    "message": DocumentKind((".msg",), ("application/vnd.ms-outlook",)),
+    "mbox": DocumentKind((".mbox",), ("application/mbox",)),
+    "notebook": DocumentKind((".ipynb",), ("application/x-ipynb+json",)),
+    "cards": DocumentKind((".ics", ".vcf"), ("text/calendar", "text/vcard"), is_linked=False),
+    "subtitles": DocumentKind(
+        (".srt", ".vtt"), ("text/vtt", "application/x-subrip"), is_linked=False
+    ),
+    "json": DocumentKind((".json", ".jsonl", ".ndjson"), ("application/json",), is_linked=False),
+    "xml": DocumentKind(
         (".xml", ".fodp", ".fods", ".fodt"), ("application/xml", "text/xml"), is_linked=False
     ),
 }
