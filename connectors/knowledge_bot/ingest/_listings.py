@@ -4,11 +4,18 @@ Nothing here needs pydantic: a night without changes makes no item.
 """
 
 import os
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+# What breaks a line, and what else no name may hold: controls, and what turns the direction.
+_BREAKS = re.compile(r"[\t-\r\x1c-\x1f\x85\u2028\u2029]+")
+_NOT_SHOWN = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufff9-\ufffb]")
+_LONGEST_NAME = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +86,15 @@ def version_of_file(path: str) -> str:
         return version_of_stat(os.stat(path))  # noqa: PTH116 - a `Path` costs more than the call
     except (OSError, ValueError):
         return ""
+
+
+def name_to_send(name: str) -> str:
+    """Return a name as services take it: of one line, and of at most 1,000 characters.
+
+    Only the name is changed; the key stays as it is.
+    """
+    shown = _NOT_SHOWN.sub("", _BREAKS.sub(" ", name)).strip() or "(no name)"
+    return shown if len(shown) <= _LONGEST_NAME else f"{shown[: _LONGEST_NAME - 1]}…"
 
 
 def holds_login(url: str) -> bool:

@@ -13,6 +13,7 @@ from knowledge_bot._threads import in_thread
 from knowledge_bot.errors import Delivery, KnowledgeBotError
 from knowledge_bot.ingest._jobs import Job
 from knowledge_bot.ingest._keeper import Keeper
+from knowledge_bot.ingest._listings import name_to_send
 from knowledge_bot.ingest._pressure import Judge, Pressure, is_away, settles
 from knowledge_bot.ingest._report import Counters, Kind, Stop
 
@@ -90,7 +91,7 @@ class Sender:
 def content_of(job: Job) -> tuple[str, dict[str, Any]]:
     """Return what an item is sent as: `text`, `webpage` or `file`, and the client's arguments."""
     item: Any = job.item
-    fields: dict[str, Any] = {"name": job.name, "collections": job.collections}
+    fields: dict[str, Any] = {"name": name_to_send(job.name), "collections": job.collections}
     if job.kind == "text":
         return "text", {**fields, "content": item.content}
     if job.kind == "webpage":

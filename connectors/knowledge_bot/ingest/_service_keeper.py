@@ -24,7 +24,7 @@ from knowledge_bot.errors import APIError, KnowledgeBotError, UnexpectedResponse
 from knowledge_bot.ingest._feeding import WINDOW
 from knowledge_bot.ingest._jobs import Examiner, Job, MovedItems, Planned
 from knowledge_bot.ingest._keeper import StopError
-from knowledge_bot.ingest._listings import ListedFile, Listing, Skipped
+from knowledge_bot.ingest._listings import ListedFile, Listing, Skipped, name_to_send
 from knowledge_bot.ingest._pressure import Decision
 from knowledge_bot.ingest._report import Kind, Outcome, Stop
 from knowledge_bot.ingest._sending import content_of
@@ -302,7 +302,7 @@ class ServiceKeeper:
             StopError: it does.
         """
         self._checks_overlap = False
-        names = sorted({job.name for job in jobs})
+        names = sorted({name_to_send(job.name) for job in jobs})
         found = await self._asked("overlapping_origins", names, self._options.collections)
         if not found or found[0][1] * 2 <= len(names):
             return
@@ -539,7 +539,7 @@ class ServiceKeeper:
             key=job.key,
             digest=self._wire.digest(job) if entry is None else entry.digest,
             version=self._wire.version(job),
-            name=job.name,
+            name=name_to_send(job.name),
             collections=job.collections,
             moved_from=None if job.moved is None else job.moved.key,
         )

@@ -433,3 +433,20 @@ def test_a_new_name_or_other_collections_are_seen_and_nothing_is_read_again(serv
     assert puts(service) == before
     (source,) = service.sources
     assert (source["name"], source["collections"][0]["id"]) == ("two", "col_2")
+
+
+NAMES = ["a\tb.md", "\u202aC:\\notes.md\u202c", "one\ntwo.md", "\x1b[1m.md"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_that_no_service_takes_is_cleaned_and_its_key_stays(service, feed, tmp_path, name):
+    service.strict = True
+    (tmp_path / name).write_text("The gate is open.")
+    assert feed(Folder(tmp_path, name="notes")).created == 1
+    with Client(KEY, URL, transport=service.transport) as client:
+        assert [one.key for one in client.list_entries("notes")] == [name]
+    again = feed(Folder(tmp_path, name="notes"))
+    assert (again.unchanged, again.ok, puts(service)) == (1, True, 1)
+    (tmp_path / name).rename(tmp_path / f"new {name}")
+    assert feed(Folder(tmp_path, name="notes")).moved == 1
+    assert feed([Text(name=name * 900, content="long", key="1")], origin="texts").created == 1
