@@ -1,5 +1,6 @@
 """Files of a folder."""
 
+import errno
 import json
 import os
 import re
@@ -7,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass
 from operator import attrgetter
 from pathlib import Path
-from stat import S_ISLNK, S_ISREG
+from stat import S_ISDIR, S_ISLNK, S_ISREG
 from typing import TYPE_CHECKING, ClassVar
 
 from knowledge_bot.errors import ConfigurationError
@@ -43,6 +44,9 @@ _OF_A_SERVICE = frozenset(("in-use.sqlite3", "knowledge.sqlite3"))
 _DATA_FOLDER = "the data folder of a service, which holds its keys, is never sent"
 
 _NOT_MOUNTED = "it was another file system before, and is not now: is it mounted?"
+
+# What says that a link leads nowhere; any other error says nothing of what is there.
+_NOTHING = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 
 # The most bytes of a note, which says which folders are mounted.
 _LONGEST_NOTE = 4096
@@ -146,8 +150,9 @@ class Folder(Origin):
         root = os.path.realpath(self.path)
         if not os.path.isdir(root):  # noqa: PTH112 - before Python 3.14 a Path raises here
             raise ConfigurationError.of("path", f"{str(self.path)!r} is not a folder")
-        several = [*_ignored_lines(Path(root)), *_as_patterns(self.exclude, Path(root))]
-        return _Walk(root, _globbing(self.include), matching(several), self.hidden, self.marker)
+        ignored = _ignored_lines(Path(root))
+        ignores = matching(_as_patterns(self.exclude, Path(root)), lines=ignored)
+        return _Walk(root, _globbing(self.include), ignores, self.hidden, self.marker)
 
 
 def _is_name(marker: object) -> bool:
@@ -254,18 +259,21 @@ class _Walk:
                 if name.startswith(HIDDEN) and not self._hidden:
                     if name != IGNORE_FILE and relative != self._marker:
                         add(_skipped(relative, "it is hidden"))
-                elif entry.is_dir(follow_symlinks=False):
-                    if self._ignores is None or not self._ignores(f"{relative}/"):
-                        waiting.append(listed(f"{relative}/"))
-                        break
-                elif (takes is None or takes(relative)) and relative != self._marker:
-                    try:
-                        status = entry.stat(follow_symlinks=False)
-                    except FileNotFoundError:  # it was removed a moment ago
+                    continue
+                try:
+                    if entry.is_dir(follow_symlinks=False):  # some file systems are asked for it
+                        if self._ignores is None or not self._ignores(f"{relative}/"):
+                            waiting.append(listed(f"{relative}/"))
+                            break
                         continue
-                    except OSError as error:
-                        add(_unseen(relative, f"the file cannot be looked at: {error.strerror}"))
+                    if (takes is not None and not takes(relative)) or relative == self._marker:
                         continue
+                    status = entry.stat(follow_symlinks=False)
+                except FileNotFoundError:  # it was removed a moment ago
+                    continue
+                except OSError as error:
+                    add(_unseen(relative, f"it cannot be looked at: {error.strerror}"))
+                else:
                     taken = True
                     if S_ISREG(status.st_mode):
                         found.append(relative)
@@ -288,7 +296,7 @@ class _Walk:
 
         Where one is empty, its files may come back, and nothing is noted.
         """
-        above = os.stat(f"{self.root}/..").st_dev  # noqa: PTH116 - as above
+        above = Path(self.root).parent.stat().st_dev
         mounted = {
             below or "."
             for below, device in devices.items()
@@ -325,19 +333,25 @@ class _Walk:
         )
 
     def _linked(self, path: str, relative: str) -> ListedFile | Skipped:
-        target = Path(os.path.realpath(path))
-        if not target.is_relative_to(self.root):
-            return _skipped(relative, f"it is a link out of the folder, to {_shown(str(target))}")
-        if os.path.isdir(target):  # noqa: PTH112 - before Python 3.14 a Path raises here
-            return _skipped(relative, f"it is a link to a folder, {_shown(str(target))}")
-        if not os.path.exists(target):  # noqa: PTH110 - as above
-            return _skipped(relative, f"it is a link to nothing, {_shown(str(target))}")
-        if self._is_of_a_service(str(target)):
-            return _skipped(relative, _DATA_FOLDER)
-        below = str(target)[len(self.root) + 1 :]
-        if self._is_walked(below):  # under its own name, which stays when the link goes
-            return _skipped(relative, f"it is a link to {_shown(below)}, which comes itself")
-        return self._file(str(target), below, relative)
+        target = os.path.realpath(path)
+        below = target[len(self.root) + 1 :]
+        try:
+            mode = os.stat(target).st_mode  # noqa: PTH116 - a text, as elsewhere here
+        except OSError as error:
+            if error.errno not in _NOTHING:
+                return _unseen(relative, f"the link cannot be followed: {error.strerror}")
+            mode = 0
+        if not Path(target).is_relative_to(self.root):
+            reason = f"it is a link out of the folder, to {_shown(target)}"
+        elif S_ISDIR(mode) or not mode:
+            reason = f"it is a link to {'a folder' if mode else 'nothing'}, {_shown(target)}"
+        elif self._is_of_a_service(target):
+            reason = _DATA_FOLDER
+        elif self._is_walked(below):  # under its own name, which stays when the link goes
+            reason = f"it is a link to {_shown(below)}, which comes itself"
+        else:
+            return self._file(target, below, relative)
+        return _skipped(relative, reason)
 
     def _is_walked(self, below: str) -> bool:
         """Return whether a file below the root comes without a link."""
@@ -373,7 +387,7 @@ def _above(below: str) -> str:
 
 def _ignored_lines(root: Path) -> list[str]:
     try:
-        return (root / IGNORE_FILE).read_text(encoding="utf-8").splitlines()
+        return re.split(r"\r?\n", (root / IGNORE_FILE).read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         return []
     except (OSError, ValueError) as error:

@@ -1,5 +1,7 @@
 """Lines of a file, of a pipe or of a list: items as JSON, or addresses of pages."""
 
+import codecs
+import io
 import os
 import sys
 from collections.abc import Iterable, Iterator
@@ -9,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._listings import Skipped
-from knowledge_bot.origins._origin import Memory, Origin, is_template, is_web_address
+from knowledge_bot.origins._origin import Memory, Origin, is_template, is_web_address, to_the_end
 
 if TYPE_CHECKING:
     from knowledge_bot.ingest._items import File, Text, WebPage
@@ -74,11 +76,10 @@ class OfLines(Origin):
             ConfigurationError: the file cannot be opened, or they were read before.
         """
         if (file := self._file) is not None:
-            stream = _opened(file)
-            return _numbered(_lines_of(stream))
+            return _numbered(_closing(_opened(file)))
         if not isinstance(self.source, list | tuple):
             self._take_once("lines")
-        lines: Any = sys.stdin.buffer if self.source == "-" else self.source
+        lines: Any = _lines_of(sys.stdin.buffer) if self.source == "-" else self.source
         return _numbered(lines)
 
 
@@ -102,7 +103,7 @@ class JsonLines(OfLines):
     def items(self, memory: Memory | None = None) -> "Iterator[WebPage | Text | File | Skipped]":  # noqa: ARG002 - as others
         """Yield an item for each line."""
         folder = Path(self._file or "-").absolute().parent
-        return _json_items(self._numbered(), self._label, folder)
+        return to_the_end(_json_items(self._numbered(), self._label, folder), self._label)
 
 
 def _json_items(
@@ -160,9 +161,24 @@ def _numbered(lines: Iterable[Any]) -> _Numbered:
             yield number, data
 
 
-def _lines_of(stream: IO[bytes]) -> Iterator[bytes]:
+def _lines_of(stream: Any) -> Iterator[str | bytes]:
+    """Yield the lines of a file; those of PowerShell are in UTF-16, which the first bytes say."""
+    head = stream.read(2)
+    if head in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        kind = "utf-16-le" if head == codecs.BOM_UTF16_LE else "utf-16-be"
+        text = io.TextIOWrapper(stream, kind, "surrogatepass", newline="\n")
+        try:
+            yield from iter(lambda: text.readline(_LONGEST_LINE + 1), "")
+        finally:
+            text.detach()  # else it would close standard input
+        return
+    yield head if head.endswith(b"\n") else head + stream.readline(_LONGEST_LINE + 1)
+    yield from iter(lambda: stream.readline(_LONGEST_LINE + 1), b"")
+
+
+def _closing(stream: IO[bytes]) -> Iterator[str | bytes]:
     with stream:
-        yield from iter(lambda: stream.readline(_LONGEST_LINE + 1), b"")
+        yield from _lines_of(stream)
 
 
 def _opened(file: str) -> IO[bytes]:

@@ -8,6 +8,7 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from knowledge_bot._endpoints import check_number
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._listings import Skipped, holds_login
 from knowledge_bot.origins._lines import OfLines
@@ -17,10 +18,10 @@ from knowledge_bot.origins._origin import (
     Origin,
     check_expression,
     check_flag,
-    check_number,
     is_template,
     is_web_address,
     skipped_address,
+    to_the_end,
 )
 
 if TYPE_CHECKING:
@@ -230,7 +231,7 @@ class Urls(OfLines, ComparedPages):
 
     def items(self, memory: Memory | None = None) -> "Iterator[WebPage | Skipped]":
         """Yield a `WebPage` for each line."""
-        pages = self._pages(self._numbered())
+        pages = to_the_end(self._pages(self._numbered()), self._label)
         return pages if self.compare is None else self._compared(pages, "", memory)
 
     def _pages(self, lines: Iterator[tuple[int, bytes]]) -> "Iterator[WebPage | Skipped]":

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._listings import Skipped
-from knowledge_bot.origins._origin import Memory, Origin
+from knowledge_bot.origins._origin import Memory, Origin, detail_of, to_the_end
 
 if TYPE_CHECKING:
     from knowledge_bot.ingest._items import File, Text
@@ -104,11 +104,10 @@ class Loader(Origin):
 
     def items(self, memory: Memory | None = None) -> "Iterator[Text | File | Skipped]":  # noqa: ARG002 - as others
         """Yield a `Text` for each document, or a `File` for each resource."""
-        if _has_resources(self.loader):
-            return _resources(self.loader, self.title, self.key)
         if isinstance(self.loader, Iterator):
             self._take_once("documents")
-        return _documents(self.loader, self.title, self.key)
+        found = _resources if _has_resources(self.loader) else _documents
+        return to_the_end(found(self.loader, self.title, self.key), _label(self.loader))
 
 
 def _has_resources(loader: object) -> bool:
@@ -189,7 +188,7 @@ def text_or_skipped(name: str, content: str, key: str) -> "Text | Skipped":
     try:
         return Text(name=name, content=content, key=key)
     except ValidationError as error:
-        reason = f"it cannot be sent: {_detail(error)}"
+        reason = f"it cannot be sent: {detail_of(error)}"
         return Skipped(_printable(name), reason, invalid=True, partial=True)
 
 
@@ -200,20 +199,16 @@ def _printable(name: object) -> str:
 def _documents(
     loader: object, name: Callable[[Any], str] | None, key: Callable[[Any], str] | None
 ) -> "Iterator[Text | Skipped]":
-    label, count, as_text = _label(loader), 0, Texts(name, key)
-    try:
-        for count, document in enumerate(_loaded(loader), 1):
-            item: Any
-            try:
-                # An iterable of documents may itself leave some out.
-                item = document if isinstance(document, Skipped) else as_text(document)
-            except TypeError as error:
-                reason = f"it is not a document: {_detail(error)}"
-                item = Skipped(f"{label}, document {count}", reason, invalid=True, partial=True)
-            yield item
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - a loader may raise anything
-        reason = f"the loader ends after {count} documents: {_detail(error)}"
-        yield Skipped(label, reason, invalid=True, partial=True)
+    label, as_text = _label(loader), Texts(name, key)
+    for count, document in enumerate(_loaded(loader), 1):
+        if isinstance(document, Skipped):  # an iterable may itself leave some out
+            yield document
+            continue
+        try:
+            yield as_text(document)
+        except TypeError as error:
+            reason = f"it is not a document: {detail_of(error)}"
+            yield Skipped(f"{label}, document {count}", reason, invalid=True, partial=True)
 
 
 def _loaded(loader: Any) -> Iterator[Any]:
@@ -259,25 +254,19 @@ def _resources(
 
     from knowledge_bot.ingest._items import File
 
-    label, count = _label(reader), 0
-    try:
-        for count, resource in enumerate(reader.list_resources(), 1):
-            known = key(resource) if key else str(resource)
-            try:
-                yield File(
-                    path=f"{known}.txt",
-                    name=name(resource) if name else str(resource).rpartition("/")[2] or known,
-                    key=known,
-                    version=_version(reader, resource),
-                    open=partial(_opened, reader, resource),
-                )
-            except ValidationError as error:
-                yield Skipped(
-                    f"{label}, resource {count}", _detail(error), invalid=True, partial=True
-                )
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - a reader may raise anything
-        reason = f"the reader ends after {count} resources: {_detail(error)}"
-        yield Skipped(label, reason, invalid=True, partial=True)
+    for count, resource in enumerate(reader.list_resources(), 1):
+        known = key(resource) if key else str(resource)
+        try:
+            yield File(
+                path=f"{known}.txt",
+                name=name(resource) if name else str(resource).rpartition("/")[2] or known,
+                key=known,
+                version=_version(reader, resource),
+                open=partial(_opened, reader, resource),
+            )
+        except ValidationError as error:
+            place = f"{_label(reader)}, resource {count}"
+            yield Skipped(place, detail_of(error), invalid=True, partial=True)
 
 
 def _version(reader: Any, resource: Any) -> str | None:
@@ -338,10 +327,3 @@ def _label(loader: object) -> str:
     if isinstance(loader, Iterable | AsyncIterable) and not hasattr(loader, "load"):
         return "the documents"
     return type(loader).__name__
-
-
-def _detail(error: BaseException) -> str:
-    if hasattr(error, "errors"):  # pydantic's
-        first = error.errors(include_input=False, include_url=False)[0]
-        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}".removesuffix(": ")

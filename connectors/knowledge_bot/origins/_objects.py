@@ -14,7 +14,15 @@ from urllib.parse import unquote, urlsplit
 from knowledge_bot._extras import require
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._listings import Skipped
-from knowledge_bot.origins._origin import Memory, Origin, check_flag, is_template, patterns_of
+from knowledge_bot.origins._origin import (
+    Memory,
+    Origin,
+    check_flag,
+    detail_of,
+    is_template,
+    patterns_of,
+    to_the_end,
+)
 from knowledge_bot.origins._patterns import expression, is_hidden, matching
 
 if TYPE_CHECKING:
@@ -131,7 +139,9 @@ class Objects(Origin):
 
     def items(self, memory: Memory | None = None) -> "Iterator[File | Skipped]":  # noqa: ARG002 - as others
         """Yield a `File` for each object, and a `Skipped` for what is left out."""
-        yield from self._listing().items(self.connect or self._connecting())
+        listing = self._listing()
+        found = listing.items(self.connect or self._connecting())
+        return to_the_end(found, listing.address, listing.hide)
 
     def _listing(self) -> "_Listing":
         place = _StorePlace.of(self.address)
@@ -215,13 +225,10 @@ class _Listing:
 
     def items(self, connect: Connect) -> "Iterator[File | Skipped]":
         """Yield what the store lists."""
-        try:
-            store, root = connect()
-            store.invalidate_cache()  # the caller's store may hold an older listing
-            flat = _lists_all_at_once(store)
-            yield from (self._at_once if flat else self._by_folder)(store, root)
-        except Exception as error:  # noqa: BLE001 - each store has its own errors
-            yield self._unlisted(self.address, error)
+        store, root = connect()
+        store.invalidate_cache()  # the caller's store may hold an older listing
+        flat = _lists_all_at_once(store)
+        yield from (self._at_once if flat else self._by_folder)(store, root)
 
     def _at_once(self, store: Any, root: str) -> "Iterator[File | Skipped]":
         """Take one listing of everything, a thousand objects per request."""
@@ -307,7 +314,7 @@ class _Listing:
     def _unlisted(self, address: str, error: Exception) -> Skipped:
         return Skipped(
             address,
-            f"it cannot be listed: {self.hide(_detail(error))}",
+            f"it cannot be listed: {self.hide(detail_of(error))}",
             invalid=True,
             partial=True,
         )
@@ -333,7 +340,7 @@ class _Reading(io.RawIOBase):
             self._stream = store.open(path, "rb", block_size=_BLOCK)
         except Exception as error:  # noqa: BLE001 - as in _by_folder
             self._check()
-            raise OSError(hide(_detail(error))) from None
+            raise OSError(hide(detail_of(error))) from None
         # s3fs sends an ETag with each request (If-Match): the listed one, if it has the listing.
         if "IfMatch" in (getattr(self._stream, "read_kw", None) or {}):
             self._is_conditional = _token(self._stream.details) == token
@@ -366,7 +373,7 @@ class _Reading(io.RawIOBase):
             piece = self._stream.read(len(buffer))
         except Exception as error:  # noqa: BLE001 - as in _by_folder
             self._check()
-            raise OSError(self._hide(_detail(error))) from None
+            raise OSError(self._hide(detail_of(error))) from None
         self._at += len(piece)
         at_end = not piece or (self._size is not None and self._at >= self._size)
         if at_end and not self._checked_at_end:
@@ -394,7 +401,7 @@ class _Reading(io.RawIOBase):
         except FileNotFoundError:
             raise OSError("it was removed since it was listed") from None
         except Exception as error:  # noqa: BLE001 - as in _by_folder
-            raise OSError(self._hide(_detail(error))) from None
+            raise OSError(self._hide(detail_of(error))) from None
         if token != self._token:
             raise OSError("it changed since it was listed; the next run takes it")
 
@@ -536,9 +543,3 @@ def _is_settled(info: Mapping[str, Any], now: float) -> bool:
         except ValueError:  # a time in another format
             continue
     return True
-
-
-def _detail(error: Exception) -> str:
-    if isinstance(error, FileNotFoundError):
-        return "there is nothing"
-    return " ".join(str(getattr(error, "strerror", None) or error).split()) or type(error).__name__

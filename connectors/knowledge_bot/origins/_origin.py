@@ -1,10 +1,9 @@
 """What an origin is, and how the arguments of one are checked."""
 
-import math
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 from urllib.parse import urlsplit
 
 from knowledge_bot.errors import ConfigurationError
@@ -12,6 +11,8 @@ from knowledge_bot.ingest._listings import Skipped, holds_login
 
 if TYPE_CHECKING:
     from knowledge_bot.ingest._items import Item
+
+_T = TypeVar("_T")
 
 # What Airflow renders on the worker; until then such a text cannot be checked.
 _TEMPLATE = re.compile(r"\{[{%]")
@@ -154,18 +155,6 @@ def check_flag(name: str, value: object) -> None:
         raise ConfigurationError.of(name, f"expected True or False, not {value!r}")
 
 
-def check_number(name: str, value: object, least: float, *, whole: bool = False) -> None:
-    """Check an argument that is a number.
-
-    Raises:
-        ConfigurationError: it is none, or smaller than `least`, or not a `whole` one.
-    """
-    kind = int if whole else int | float
-    fits = isinstance(value, kind) and not isinstance(value, bool)
-    if not fits or not least <= value < math.inf:  # type: ignore[operator] # a number by now
-        raise ConfigurationError.of(name, f"expected {least} or more, not {value!r}")
-
-
 def check_expression(name: str, value: str | None) -> None:
     """Check a regular expression, or None.
 
@@ -209,6 +198,43 @@ def with_patterns(place: str, patterns: Iterable[str]) -> str:
     """Return the default name of a place: with other patterns it is another origin."""
     several = " ".join(sorted(patterns))
     return f"{place} [{several}]" if several else place
+
+
+def to_the_end(
+    items: Iterable[_T], place: str, hide: Callable[[str], str] = str
+) -> "Iterator[_T | Skipped]":
+    """Yield items; where an error ends them, the last one is a `Skipped` that tells it.
+
+    What else there is, nobody knows then, so nothing is gone.
+
+    Args:
+        items: what is read from somewhere.
+        place: where that is.
+        hide: takes what is secret out of an error.
+
+    Raises:
+        ConfigurationError: an argument cannot be used.
+    """
+    count = 0
+    try:
+        for item in items:
+            yield item
+            count += 1
+    except (GeneratorExit, KeyboardInterrupt, ConfigurationError):
+        raise
+    except BaseException as error:  # noqa: BLE001 - loaders and drivers raise anything, also SystemExit
+        where = f"it ends after {count} items" if count else "it cannot be read"
+        yield Skipped(place, f"{where}: {hide(detail_of(error))}", invalid=True, partial=True)
+
+
+def detail_of(error: BaseException) -> str:
+    """Return what an error says, in a line."""
+    if hasattr(error, "errors"):  # pydantic's
+        first = error.errors(include_input=False, include_url=False)[0]
+        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    said = " ".join(str(getattr(error, "strerror", None) or error).split())[:500]
+    kind = type(error).__name__
+    return f"{kind}: {said}" if isinstance(error, LookupError) else said or kind
 
 
 def skipped_address(address: str, place: str) -> "Skipped | None":

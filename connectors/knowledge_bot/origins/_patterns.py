@@ -10,30 +10,56 @@ HIDDEN = (".", "~$")
 """What names begin with that are left out: hidden files, and the locks of Office's programs."""
 
 
+# The names of sets of letters that git knows, which Python does not.
+_CLASS = re.compile(r"\[:([a-z]+):\]")
+_CLASSES = {
+    "alnum": "a-zA-Z0-9",
+    "alpha": "a-zA-Z",
+    "blank": r" \t",
+    "digit": "0-9",
+    "lower": "a-z",
+    "punct": r"!-/:-@\[-`{-~",
+    "space": r"\s",
+    "upper": "A-Z",
+    "xdigit": "0-9a-fA-F",
+}
+
+
 def is_hidden(path: str) -> bool:
     """Return whether a part of a path is hidden."""
     return any(part.startswith(HIDDEN) for part in path.split("/"))
 
 
-def matching(patterns: Iterable[str], option: str = "exclude") -> Callable[[str], bool] | None:
+def matching(
+    patterns: Iterable[str], option: str = "exclude", lines: Iterable[str] = ()
+) -> Callable[[str], bool] | None:
     """Return a function that says whether a path matches a pattern; None without patterns.
 
     Args:
         patterns: written like those of a `.gitignore`.
         option: the option's name, for the error.
+        lines: those of a file, which come first. As to git, what is no pattern there is nothing.
 
     Raises:
         ConfigurationError: a pattern is not valid.
     """
-    if not (lines := list(patterns)):
-        return None
+    spec: Any = None
+    for given, line in [*((False, line) for line in lines), *((True, each) for each in patterns)]:
+        try:
+            one: Any = _spec(line)
+        except ValueError as error:
+            if given:
+                raise ConfigurationError.of(option, str(error)) from None
+        else:
+            spec = one if spec is None else spec + one
+    return None if spec is None else lambda relative: bool(spec.match_file(relative))
+
+
+def _spec(line: str) -> Any:
     from pathspec import GitIgnoreSpec
 
-    try:
-        spec: Any = GitIgnoreSpec.from_lines(lines)
-    except ValueError as error:
-        raise ConfigurationError.of(option, str(error)) from None
-    return lambda relative: bool(spec.match_file(relative))
+    named = _CLASS.sub(lambda found: _CLASSES.get(found[1], found[0]), line)
+    return GitIgnoreSpec.from_lines([named])
 
 
 def expression(pattern: str) -> str:

@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._listings import Skipped
-from knowledge_bot.origins._origin import Memory, Origin, is_template
+from knowledge_bot.origins._origin import Memory, Origin, detail_of, is_template, to_the_end
 
 if TYPE_CHECKING:
     from knowledge_bot.ingest._items import Text
@@ -102,7 +102,7 @@ class Rows(_Table):
         """Yield a `Text` for each row, and a `Skipped` for one that cannot be read."""
         if isinstance(self.rows, Iterator) or hasattr(self.rows, "fetchone"):
             self._take_once("rows")
-        return self._texts(self.rows)
+        return to_the_end(self._texts(self.rows), self.name, _with_remedy)
 
 
 @dataclass(frozen=True)
@@ -168,16 +168,13 @@ class Sql(_Table):
 
         Where the database fails, the last item is a `Skipped` with the error.
         """
-        try:
-            # Opened by the thread that takes the rows, since sqlite3 allows it to no other.
-            with closing(self._connected()) as connection, closing(_cursor(connection)) as cursor:
-                cursor.execute(self.query)
-                yield from self._texts(_Described(cursor))
-        except (GeneratorExit, ConfigurationError):
-            raise
-        except Exception as error:  # noqa: BLE001 - each driver has its own errors
-            reason = f"the query failed: {self._without_login(error)}"
-            yield Skipped(self.name, reason, invalid=True, partial=True)
+        return to_the_end(self._selected(), self.name, self._without_login)
+
+    def _selected(self) -> "Iterator[Text | Skipped]":
+        # Opened by the thread that takes the rows, since sqlite3 allows it to no other.
+        with closing(self._connected()) as connection, closing(_cursor(connection)) as cursor:
+            cursor.execute(self.query)
+            yield from self._texts(_Described(cursor))
 
     def _connected(self) -> Any:
         if self.connect is not None:
@@ -188,13 +185,18 @@ class Sql(_Table):
             )
         return _connected(self.database)
 
-    def _without_login(self, error: Exception) -> str:
-        text = " ".join(str(error).split())[:500] or type(error).__name__
+    def _without_login(self, text: str) -> str:
         login = self.database.partition("://")[2].rpartition("@")[0]
         for secret in sorted({login, *login.split(":")[1:]}, key=len, reverse=True):
             for form in {secret, unquote(secret)} - {""}:
                 text = text.replace(form, "***")
         return text
+
+
+def _with_remedy(text: str) -> str:
+    if "same thread" not in text:  # from sqlite3; an ingestion takes its items in its own thread
+        return text
+    return f"{text} Connect with sqlite3.connect(..., check_same_thread=False)."
 
 
 def _connected(address: str) -> Any:
@@ -265,18 +267,10 @@ def _cursor(connection: Any) -> Any:
 def _texts(
     rows: Any, fields: dict[str, Column | None], places: dict[str, int]
 ) -> "Iterator[Text | Skipped]":
-    number = 0
     # Not every driver's cursor is iterable: DB-API does not require it.
     each = rows if isinstance(rows, Iterable) else iter(rows.fetchone, None)
-    try:
-        for number, row in enumerate(each, 1):
-            yield _text_of(row, number, fields, places)
-    except Exception as error:  # noqa: BLE001 - each driver has its own errors
-        detail = " ".join(str(error).split())[:300] or type(error).__name__
-        if "same thread" in detail:  # from sqlite3; an ingestion takes its items in its own thread
-            detail += " Connect with sqlite3.connect(..., check_same_thread=False)."
-        reason = f"the rows end after {number}: {detail}"
-        yield Skipped("the rows", reason, invalid=True, partial=True)
+    for number, row in enumerate(each, 1):
+        yield _text_of(row, number, fields, places)
 
 
 def _text_of(
@@ -306,9 +300,8 @@ def _text_of(
             version=read("version") or None,
         )
     except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False)[0]
-        reason = f"it is not a text: {first['loc'][0]}: {first['msg']}"
-        key = "" if first["loc"][0] == "key" else key
+        reason = f"it is not a text: {detail_of(error)}"
+        key = "" if error.errors(include_url=False)[0]["loc"][0] == "key" else key
     except _MissingColumnError as error:
         reason = str(error)
     except _NoTextError as error:

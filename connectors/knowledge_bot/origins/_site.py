@@ -13,6 +13,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
+from knowledge_bot._endpoints import check_number
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._listings import Skipped, holds_login
 from knowledge_bot.origins._addresses import LONGEST, cleaned, site
@@ -23,7 +24,6 @@ from knowledge_bot.origins._origin import (
     Memory,
     NoMemory,
     check_flag,
-    check_number,
     is_template,
     patterns_of,
     with_patterns,

@@ -1,7 +1,10 @@
 """Which files of a folder are found, and what is said about the others."""
 
+import errno
 import os
 import shutil
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -87,19 +90,29 @@ def test_patterns_that_match_nothing_are_told_and_nothing_is_gone(folder):
     assert not [item for item in Folder(folder).items() if getattr(item, "partial", False)]
 
 
-def test_what_cannot_be_looked_at_is_no_absence(folder, monkeypatch):
+ERRORS = ("EACCES", "EIO", "ESTALE", "EHOSTDOWN", "ELOOP", "ENAMETOOLONG")
+
+
+@pytest.mark.parametrize("call", ["stat", "is_dir"])
+@pytest.mark.parametrize("name", ["b.md", "guide"])
+@pytest.mark.parametrize("error", ERRORS)
+def test_what_cannot_be_looked_at_is_no_absence(folder, monkeypatch, error, name, call):
     real = os.scandir
 
     class Refusing:
         def __init__(self, entry):
             self.name, self.path, self.is_dir = entry.name, entry.path, entry.is_dir
-            self.stat = refused if entry.name == "b.md" else entry.stat
+            self.stat = entry.stat
+            if entry.name == name:
+                setattr(self, call, refused)
 
     def refused(**_):
-        raise PermissionError(13, "Permission denied")
+        raise OSError(getattr(errno, error), "it failed")
 
     class Scan:
         def __init__(self, path):
+            if name == "guide" and call == "stat" and path.endswith("guide/"):
+                refused()
             self.entries = real(path)
 
         def __enter__(self):
@@ -110,7 +123,31 @@ def test_what_cannot_be_looked_at_is_no_absence(folder, monkeypatch):
 
     monkeypatch.setattr(os, "scandir", Scan)
     (told,) = [item for item in Folder(folder).items() if getattr(item, "partial", False)]
-    assert (told.name, told.invalid) == ("b.md", True)
+    assert (told.name.rstrip("/"), told.invalid) == (name, True)
+
+
+def test_a_path_that_has_become_too_long_is_no_absence(folder):
+    at = os.open(folder, os.O_RDONLY)
+    for _ in range(20):  # 20 times 250 letters are more than a path may have
+        os.mkdir("d" * 250, dir_fd=at)
+        below = os.open("d" * 250, os.O_RDONLY, dir_fd=at)
+        os.close(at)
+        at = below
+    os.close(at)
+    (told,) = [item for item in Folder(folder).items() if getattr(item, "partial", False)]
+    assert (told.invalid, "too long" in told.reason) == (True, True)
+
+
+def test_a_link_that_cannot_be_followed_is_no_absence(as_nobody):
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        folder.chmod(0o755)
+        (folder / "deep").mkdir(mode=0o700)
+        (folder / "deep/end.txt").touch()
+        (folder / "link.txt").symlink_to("deep/end.txt")
+        with as_nobody():
+            told = [item.name for item in Folder(folder).items() if getattr(item, "partial", False)]
+    assert told == ["deep/", "link.txt"]
 
 
 def test_hidden_names_are_skipped_with_a_word(folder):
@@ -210,6 +247,25 @@ def test_a_kbotignore_names_what_is_left_out_and_is_not_sent_itself(folder):
     assert found(folder) == ["a.md", "guide/intro.md"]
     assert ".kbotignore" not in left_out(folder)
     assert found(folder, exclude="guide") == ["a.md"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "names"),
+    [
+        (b"!\n\\\na\\\n", ["a.md", "b.md", "x1.md"]),  # what git does not take for a pattern
+        (b"\xef\xbb\xbf*.txt\r\na.md\r\n", ["b.md", "x1.md"]),
+        (b"x[[:digit:]].md\n", ["a.md", "b.md"]),
+        (b"[[:alpha:]].md\n", ["x1.md"]),
+        (b"[![:alpha:]]1.md\n", ["a.md", "b.md", "x1.md"]),
+        (b"*.md\n!b.md\n", ["b.md"]),
+        (b"\\!a.md\n#b.md\n", ["a.md", "b.md", "x1.md"]),
+    ],
+)
+@pytest.mark.filterwarnings("error")
+def test_a_kbotignore_is_read_as_git_reads_its_own(folder, lines, names):
+    (folder / "x1.md").touch()
+    (folder / ".kbotignore").write_bytes(lines)
+    assert found(folder, exclude="guide/") == names
 
 
 def test_a_folder_below_that_cannot_be_read_is_named_as_partial(folder, begun):

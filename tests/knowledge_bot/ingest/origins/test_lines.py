@@ -114,3 +114,29 @@ def test_what_holds_no_lines_is_reported_at_once(read, wrong):
 def test_an_address_in_place_of_a_file_of_them_is_reported():
     with pytest.raises(ConfigurationError):
         Urls("https://h.example/")
+
+
+@pytest.mark.parametrize("ends", ["\n", "\r\n"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-be"])
+def test_lines_in_the_encodings_that_editors_and_shells_write_are_read(tmp_path, encoding, ends):
+    lines = [
+        '{"name": "one", "content": "Wäsche \u2028 und \u0a0a"}',
+        "",
+        '{"name": "2", "content": "b"}',
+    ]
+    text = ends.join([*lines, ""]) if encoding != "utf-16-be" else "\ufeff" + ends.join(lines)
+    (tmp_path / "items.jsonl").write_bytes(text.encode(encoding))
+    items = list(JsonLines(tmp_path / "items.jsonl").items())
+    assert [item.content for item in items] == ["Wäsche \u2028 und \u0a0a", "b"]
+
+
+def test_lines_that_end_with_an_error_are_not_all_there_are(send, ledger):
+    def lines(*several):
+        yield from ['{"name": "one", "content": "a"}', *several]
+        if not several:
+            raise OSError(5, "Input/output error")
+
+    whole = '{"name": "two", "content": "b"}'
+    assert send(JsonLines(lines(whole), name="crm"), ledger=ledger).ok
+    report = send(JsonLines(lines(), name="crm"), ledger=ledger)
+    assert (report.unchanged, report.invalid, report.gone, report.ok) == (1, 1, 0, False)

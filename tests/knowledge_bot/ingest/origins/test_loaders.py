@@ -146,7 +146,7 @@ def test_of_a_loader_that_raises_at_the_seventh_the_six_before_are_sent(send, le
     assert (report.unchanged, report.invalid, report.gone) == (6, 1, 0)
     (said,) = report.failures
     assert said.name == "Breaking"
-    assert said.error == "the loader ends after 6 documents: ConnectionError: the wiki is away"
+    assert "the wiki is away" in said.error
 
 
 def test_what_a_loader_finds_no_longer_is_gone_where_it_has_a_name(send, ledger):

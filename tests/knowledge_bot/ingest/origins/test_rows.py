@@ -149,7 +149,7 @@ def test_rows_are_taken_one_at_a_time_and_a_failure_of_the_database_is_reported(
     assert next(items).key == "0"
     report = send(Rows(rows(), key="id", text="body", name="table"), ledger=ledger)
     assert (report.created, report.invalid, report.gone) == (6, 1, 0)
-    assert "the rows end after 6: the server closed the connection" in report.failures[0].error
+    assert "the server closed the connection" in report.failures[0].error
 
 
 def test_a_connection_of_sqlite_that_is_bound_to_its_thread_is_reported_with_the_remedy(
@@ -258,6 +258,7 @@ def test_a_missing_column_names_those_that_there_are(file):
 def test_a_login_is_in_no_error_and_no_repr():
     rows = articles("postgresql://reader:s3cr%65t@127.0.0.1:9/shop")
     (said,) = rows.items()
-    assert "the query failed" in said.reason
+    assert said.partial
+    assert "Connection refused" in said.reason
     for text in (repr(rows), repr(said), rows.name):
         assert "s3cr" not in text
