@@ -316,21 +316,19 @@ class _Output:
 
 
 def exit_of(report: Report) -> Exit:
-    """Return the exit code of a run."""
+    """Return the exit code of a run: `DONE` exactly where the report is ok."""
+    if report.ok:
+        return Exit.DONE
     if report.unknown:
         return Exit.UNKNOWN
     if report.stopped in (Stop.AUTHENTICATION, Stop.PAYMENT):
         return Exit.ACCOUNT
-    if report.stopped is Stop.UNAVAILABLE:
-        return Exit.SOME_FAILED if report.sent + report.unchanged else Exit.FAILED
-    interrupted = report.stopped is Stop.REQUESTED
+    if report.stopped is Stop.UNAVAILABLE and not report.sent + report.unchanged:
+        return Exit.FAILED
     # Items that were not delivered because the run was interrupted did not fail.
-    missing = report.missing - report.undelivered if interrupted else report.missing
-    unfinished = report.failed + report.withheld + report.unready
-    ended = report.stopped not in (None, Stop.LIMIT, Stop.REQUESTED)
-    if missing or unfinished or report.incomplete or ended:
-        return Exit.SOME_FAILED
-    return Exit.INTERRUPTED if interrupted else Exit.DONE
+    if report.stopped is Stop.REQUESTED and replace(report, stopped=None, undelivered=0).ok:
+        return Exit.INTERRUPTED
+    return Exit.SOME_FAILED
 
 
 def _named_counts(report: Report) -> dict[str, int]:

@@ -31,6 +31,9 @@ _MOST_WAITING = 20_000
 
 _EMPTY = hashlib.sha256().digest()
 
+# So many files may be removed by somebody while a run lasts; of more, their disk went away.
+_FEW = 5
+
 # What SQLite's log (`-wal`) and its index (`-shm`, in the machine's byte order) begin with.
 _BESIDE_A_DATABASE = (
     b"\x37\x7f\x06\x82",
@@ -178,6 +181,7 @@ class Examiner:
         self.partial: str = ""
         self.left_out: dict[str, str] = {}
         self.unversioned: int = 0
+        self._vanished = 0
 
     def jobs(self, items: Iterable[object], planned: Planned) -> list[Job]:
         """Return items as jobs, and add to a plan what is left out."""
@@ -225,6 +229,9 @@ class Examiner:
                     reason += "; the service still has what was sent of it before"
                 planned.outcomes.append(job.outcome(kind, reason))
             except Exception as error:
+                if isinstance(error, FileNotFoundError) and isinstance(job.item, ListedFile):
+                    planned.outcomes.append(self._vanish(job))
+                    continue
                 if not isinstance(error, OSError | ValueError) and job.kind != "object":
                     raise
                 reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
@@ -234,6 +241,14 @@ class Examiner:
                 usable.append(job)
                 room -= len(job.content or b"")
         return usable
+
+    def _vanish(self, job: Job) -> Outcome:
+        """Return what becomes of a file that was listed a moment ago, and is not there any more."""
+        self._vanished += 1
+        if self._vanished > _FEW:
+            reason = f"{self._vanished} files vanished while it was read: is it still mounted?"
+            self.partial = self.partial or reason
+        return job.outcome("skipped", "it was removed while the run lasted")
 
     def _examine(
         self, job: Job, known: Callable[[Job], bytes | None], room: int, now: float
@@ -278,6 +293,8 @@ class Examiner:
             content = stream.readall()
             _refuse_ledger(content, job.place)
             same = version_of_stat(os.fstat(stream.fileno())) == found
+        if not content.strip():
+            raise _UnusableItemError("skipped", f"{job.place} is empty")
         job.digest = hashlib.sha256(content).digest()
         if not 0 < len(content) <= room:
             job.stat = found
