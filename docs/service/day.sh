@@ -5,7 +5,6 @@ export KNOWLEDGE_BOT_BASE_URL=http://127.0.0.1:$port
 export KNOWLEDGE_BOT_API_KEY=the-key-of-whoever-manages-it
 
 say() { printf '\n# %s\n' "$1"; }
-key() { printf '[[keys]]\nname = "%s"\nrole = "%s"\nkey = "%s"\n' "$@" >>kbot.toml; }
 start() {
     kbot serve --port "$port" --data knowledge --config kbot.toml --log-level info >address.txt 2>log.txt &
     service=$!
@@ -15,7 +14,8 @@ stop() { kill "$service" && wait "$service"; }
 trap 'kill "$service" 2>/dev/null || true' EXIT
 
 say 'Morning: start on an empty folder, and add what people ask about.'
-key owner manage "$KNOWLEDGE_BOT_API_KEY"
+printf '[[keys]]\nname = "owner"\nrole = "manage"\nkey = "%s"\n' "$KNOWLEDGE_BOT_API_KEY" >kbot.toml
+chmod 600 kbot.toml
 start
 tr ',' '\n' <health.json
 echo
@@ -25,12 +25,9 @@ wrong=$(kbot add text --name 'Salaries' --content 'The director earns a lot.' --
 kbot ask 'When does the library open on Saturdays?' 2>chat.txt
 
 say 'A chat window gets a key that reads and asks, and adds nothing.'
-key chat-window read the-key-of-the-chat-window
-kill -HUP "$service"
-until grep -q 'keys were read again' log.txt; do sleep 0.1; done
-grep -o 'taken are now: [^.]*' log.txt
-KNOWLEDGE_BOT_API_KEY=the-key-of-the-chat-window kbot ask 'When does the library open on Saturdays?' 2>chat.txt
-KNOWLEDGE_BOT_API_KEY=the-key-of-the-chat-window kbot add text --name 'Mine' --content 'x' 2>&1 \
+chat_key=$(kbot serve keys add chat-window --role read --data knowledge 2>chat.txt)
+KNOWLEDGE_BOT_API_KEY=$chat_key kbot ask 'When does the library open on Saturdays?' 2>chat.txt
+KNOWLEDGE_BOT_API_KEY=$chat_key kbot add text --name 'Mine' --content 'x' 2>&1 \
     | grep -o 'The key.*Nothing was done\.'
 
 say 'Noon: a text that nobody should see is deleted, and no question finds it any more.'

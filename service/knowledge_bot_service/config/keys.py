@@ -5,7 +5,7 @@ import json
 import logging
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Final
@@ -81,12 +81,11 @@ class Key(KeyRights):
 class KeyList:
     """The keys of a running service: those of its settings, and those that its data folder keeps.
 
-    The folder's are looked up for each request; the settings are read again by `reread`.
+    The folder's are looked up for each request.
 
     Args:
         folder: the service's data folder.
         settings: what the service starts with.
-        configured: reads the settings again; None if they are not from a file.
 
     Attributes:
         generated: the folder's own key, where the settings have none; None otherwise.
@@ -96,56 +95,29 @@ class KeyList:
             same.
     """
 
-    def __init__(
-        self,
-        folder: DataFolder,
-        settings: ServiceConfiguration,
-        configured: Callable[[], ServiceConfiguration] | None = None,
-    ) -> None:
-        self._configured = configured
+    def __init__(self, folder: DataFolder, settings: ServiceConfiguration) -> None:
         self._stored = StoredKeys(folder.path)
-        self.generated = None if settings.keys else folder.api_key()
-        self._own: dict[str, Key] = {}
-        if self.generated is not None:
-            self._add_own("generated", self.generated)
         self._taken = _configured_keys(settings)
+        self.generated = None if settings.keys else folder.api_key()
+        if self.generated is not None:
+            self._take("generated", self.generated)
 
     def make_own(self, name: str) -> str:
         """Make a key for a client in this process. It manages, and ends with the process."""
         made = new_key()
-        self._add_own(name, made)
+        self._take(name, made)
         return made
 
     def find(self, given: str) -> Key | None:
         """Return the key that a client sent, even if it has expired; None if it is unknown."""
         # By its digest, so that the time it takes reveals nothing about the key.
         digest = _digest(given)
-        return self._taken.get(digest) or self._own.get(digest) or self._stored.find(digest)
+        return self._taken.get(digest) or self._stored.find(digest)
 
-    def reread(self) -> None:
-        """Read the keys of the settings again. If they are wrong, the old ones stay.
-
-        The log has the names of what is taken now, or why nothing has changed.
-        """
-        if self._configured is None:
-            _log.info("the service was started without a configuration: no key has changed")
-            return
-        try:
-            self._taken = _configured_keys(self._configured())
-        except SettingsError as error:
-            _log.error("the keys were not read again, and the old ones are still taken: %s", error)
-            return
-        taken = (*self._taken.values(), *self._stored.all())
-        names = (f"{key.name} ({key.role})" for key in taken if not key.has_expired)
-        _log.info(
-            "the keys were read again; taken are now: %s. Other settings need a restart",
-            ", ".join(names) or "none of them",
-        )
-
-    def _add_own(self, name: str, key: str) -> None:
+    def _take(self, name: str, key: str) -> None:
         # Its name may be one that no configured key can have.
         made = Key.model_construct(name=name, role="manage", sha256=_digest(key))
-        self._own[made.sha256] = made
+        self._taken[made.sha256] = made
 
 
 class StoredKeys:

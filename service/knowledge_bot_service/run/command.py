@@ -128,8 +128,7 @@ def serve(  # noqa: PLR0917 - click passes every option by name
 
     It starts with the collection col_default and the bot bot_default over it; a configuration file
     declares others. With the extra `gateway`, /v1 speaks OpenAI's API and /mcp the Model Context
-    Protocol, both with the service's key as a bearer token. SIGHUP has it read the keys of the
-    configuration again.
+    Protocol, both with the service's key as a bearer token.
 
     \b
     kbot serve --with handbook
@@ -158,13 +157,16 @@ def serve(  # noqa: PLR0917 - click passes every option by name
 
     is_given = context.get_parameter_source("api_key") is ParameterSource.COMMANDLINE
 
-    def configured() -> ServiceConfiguration:
+    # A line for each file that is fed would hide what is said to the person at the terminal.
+    chosen = context.get_parameter_source("log_level") is not ParameterSource.DEFAULT
+    logs.configure(log_level if chosen or fed is None else "warning")
+    try:
         settings = read_settings(config) if config is not None else ServiceConfiguration()
         # The variable is also the client's, perhaps for another service.
         is_taken = is_given or not settings.keys
         if api_key and not is_taken:
             click.echo(f"{_KEY_VARIABLE} is set, and not used: {config} has keys.", err=True)
-        return overridden(
+        settings = overridden(
             settings,
             host=host,
             port=port,
@@ -173,21 +175,13 @@ def serve(  # noqa: PLR0917 - click passes every option by name
             allow_fetch=allow_fetch,
             trusted_proxies=trusted_proxies,
         )
-
-    # A line for each file that is fed would hide what is said to the person at the terminal.
-    chosen = context.get_parameter_source("log_level") is not ParameterSource.DEFAULT
-    logs.configure(log_level if chosen or fed is None else "warning")
-    if hasattr(signal, "SIGHUP"):  # which would end a service that is still starting
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        settings = configured()
         is_new = not settings.data.exists()
         with listen(settings.host, settings.port) as listener:
             base_url = base_url_at(settings.host, listener)
             feeding = None if fed is None else _feeding(fed, settings, config, base_url)
             mounts = {one.name: one.load for one in entry_points(group=MOUNTS)}
             with DataFolder(settings.data) as folder, feeding or nullcontext():
-                keys = KeyList(folder, settings, configured if config is not None else None)
+                keys = KeyList(folder, settings)
 
                 def announce() -> None:
                     _announce(base_url, settings, keys.generated, mounts, is_new=is_new)
@@ -300,7 +294,7 @@ def list_keys(settings: "ServiceConfiguration") -> None:
 def revoke_key(settings: "ServiceConfiguration", name: str) -> None:
     """Refuse a key of the data folder from now on.
 
-    Those of a configuration file end where they stand, and with SIGHUP. Example:
+    Those of a configuration file end where they stand, and with a restart. Example:
 
         kbot serve keys revoke wiki --data ./knowledge
     """

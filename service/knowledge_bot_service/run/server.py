@@ -1,10 +1,7 @@
 """Runs a service in this process until it is stopped."""
 
-import asyncio
 import errno
 import logging
-import os
-import signal
 import socket
 import sqlite3
 import sys
@@ -97,7 +94,6 @@ def run(
     base_url = base_url_at(host, listener)
 
     def started() -> None:
-        _reread_on_hangup(keys)
         told = "started: version %s, listening on %s, port %d, data folder %s"
         _log.info(told, __version__, host, port, settings.data.absolute())
         on_ready()
@@ -132,31 +128,6 @@ def run(
         server.run(sockets=[listener])
     finally:  # it raises the signal that stopped it
         _log.info("stopped")
-
-
-def _reread_on_hangup(keys: KeyList) -> None:
-    """Let SIGHUP read the keys of a service again, as long as the running event loop does.
-
-    A service whose terminal was closed gets the same signal; it ends, as it does without this.
-    """
-    if not hasattr(signal, "SIGHUP"):  # Windows
-        return
-    had_terminal = _has_terminal()
-
-    def on_hangup() -> None:
-        if had_terminal and not _has_terminal():
-            signal.raise_signal(signal.SIGTERM)
-        else:
-            keys.reread()
-
-    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, on_hangup)
-
-
-def _has_terminal() -> bool:
-    try:
-        return sys.stdin is not None and os.isatty(sys.stdin.fileno())
-    except (OSError, ValueError):
-        return False
 
 
 class _Server(uvicorn.Server):

@@ -1,10 +1,7 @@
 """Keys with names and roles: what each may do, how they end, and how they change meanwhile."""
 
 import hashlib
-import os
 import re
-import signal
-import subprocess
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,12 +12,8 @@ from in_process import InProcess, OnAPort, web
 from knowledge_bot import Client, PermissionDeniedError, RateLimitError
 from knowledge_bot.errors import Delivery
 from knowledge_bot_service import SettingsError
-from knowledge_bot_service.config.folder import DataFolder
-from knowledge_bot_service.config.keys import KeyList
-from knowledge_bot_service.config.settings import parse_settings
-from serve_command import SERVE, called, serving
+from serve_command import called
 from service_calls import problem_of, value_of
-from waiting import until
 
 TEXT: dict[str, Any] = {
     "value": {"name": "Hours", "collections": ["col_default"], "content": "Open until ten."}
@@ -151,39 +144,6 @@ def key(name, text, role="read", **more):
     return {"name": name, "role": role, "key": text, **more}
 
 
-def test_the_keys_of_a_configuration_are_read_again(tmp_path, caplog):
-    caplog.set_level("INFO", "knowledge_bot_service")
-    ended = key("gone", "key-of-the-gone", expires="2020-01-31")
-    found = [[key("old", "old-key"), ended], [key("team", "key-of-the-team", "write"), ended]]
-
-    def configured():
-        return parse_settings({"keys": found[-1]}, origin="kbot.toml")
-
-    keys = KeyList(DataFolder(tmp_path), parse_settings({"keys": found[0]}, origin="x"), configured)
-    assert "gone of the configuration is not taken: it ended on 2020-01-31" in caplog.text
-    assert (keys.find("old-key"), keys.find("key-of-the-team"))[1] is None
-    keys.reread()
-    assert "taken are now: team (write). Other settings need a restart" in caplog.text
-    assert keys.find("old-key") is None
-    assert keys.find("key-of-the-team").name == "team"
-    found.append([key("team", "another", "none")])
-    keys.reread()
-    assert "the keys were not read again, and the old ones are still taken" in caplog.text
-    assert keys.find("key-of-the-team").name == "team"
-    assert "key-of-the" not in caplog.text
-
-
-def test_hanging_up_reads_the_keys_again(tmp_path):
-    file = tmp_path / "service.toml"
-    file.write_text('[[keys]]\nname = "old"\nrole = "read"\nkey = "old-key"\n')
-    with serving(tmp_path, "--config", "service.toml") as (base_url, _, process):
-        assert status(base_url, "old-key") == 200
-        file.write_text(file.read_text().replace("old", "new"))
-        process.send_signal(signal.SIGHUP)
-        assert until(lambda: status(base_url, "new-key") == 200)
-        assert status(base_url, "old-key") == 401
-
-
 def keys_command(folder, *arguments):
     return called(folder, "keys", *arguments, "--data", "data")
 
@@ -288,24 +248,3 @@ def test_a_file_that_is_no_key_keeps_no_other_from_its_service(tmp_path, text):
     with InProcess(tmp_path / "data") as running:
         told = [status(running.base_url, key) for key in (kept, revoked, "key-to-owner")]
     assert told == [200, 401, 401]
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not hasattr(os, "openpty"), reason="there are no terminals here")
-def test_a_service_whose_terminal_is_closed_ends(tmp_path):
-    leader, terminal = os.openpty()
-    process = subprocess.Popen(
-        [*SERVE, "--port", "0"],
-        cwd=tmp_path,
-        stdin=terminal,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    os.close(terminal)
-    assert process.stdout is not None
-    process.stdout.readline()
-    os.close(leader)
-    process.send_signal(signal.SIGHUP)
-    process.wait(20)
-    process.stdout.close()
