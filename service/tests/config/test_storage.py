@@ -77,6 +77,9 @@ def test_a_full_disk_is_told_and_questions_are_answered(small_disk, capfd):
         assert problem["code"] == "disk_full"
         for response in (write(http, "word " * 200_000), upload(http, 2 * MIB)):
             problem_of(response, 507)
+        health = http.get(service.base_url.removesuffix("/public/v1") + "/healthz")
+        assert (health.status_code, health.json()["ready"]) == (503, False)
+        assert "Make room there" in health.json()["disk"]
         started = time.monotonic()
         question = {
             "value": {"bot_id": "bot_default", "content": "When is the lamp in the tower lit?"}
@@ -92,7 +95,8 @@ def test_a_full_disk_is_told_and_questions_are_answered(small_disk, capfd):
         assert "nine" in again["answer"]
         _, log = capfd.readouterr()
         assert time.monotonic() - started < 30
-        assert log.count("disk is full") == 1
+        errors = [line for line in log.splitlines() if " error " in line]
+        assert [line.count("disk is full") for line in errors] == [1]
         assert "Traceback" not in log
         filler.unlink()
         accepted.append(value_of(write(http, "There is space again."))["id"])
