@@ -28,12 +28,10 @@ class ModelWriter:
 
     Args:
         model: what words them.
-        max_passages: how many passages it is given at most.
     """
 
-    def __init__(self, model: LanguageModel, max_passages: int) -> None:
+    def __init__(self, model: LanguageModel) -> None:
         self._model = model
-        self._max_passages = max_passages
 
     @classmethod
     def from_settings(cls, settings: AnswersSettings) -> Self:
@@ -42,7 +40,7 @@ class ModelWriter:
         Raises:
             SettingsError: the model's key is not in the environment.
         """
-        return cls(LanguageModel.from_settings(settings), settings.max_passages)
+        return cls(LanguageModel.from_settings(settings))
 
     async def __aenter__(self) -> Self:
         return self
@@ -63,9 +61,8 @@ class ModelWriter:
         Raises:
             ModelFailedError: the model gave none.
         """
-        given = passages[: self._max_passages]
-        reply = await self._model.complete(list(_messages(asked, given)))
-        return _answer(reply, given)
+        reply = await self._model.complete(list(_messages(asked, passages)))
+        return _answer(reply, passages)
 
 
 def _messages(asked: AskedQuestion, passages: Sequence[Ranked]) -> Iterator[dict[str, str]]:

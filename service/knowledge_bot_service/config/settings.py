@@ -175,8 +175,7 @@ class LimitSettings(_Section):
     count the body as it arrives. `sources` is a quota: how many sources the service accepts before
     it answers 402 (sources that failed do not count); None is no quota. `requests_per_minute` is
     how many requests each key may make, as many of them at once; more are answered with 429. None
-    is no limit. With less than `min_free_bytes` left on the disk, `/healthz` says that the service
-    is not ready.
+    is no limit.
 
     `connections` is how many clients may be connected at once; each is an open file, of which a
     process may have 1,024 as a rule. Whoever comes beyond it gets 503.
@@ -190,7 +189,6 @@ class LimitSettings(_Section):
     sources: int | None = Field(default=None, ge=0)
     connections: int = Field(default=500, ge=1)
     requests_per_minute: int | None = Field(default=None, ge=1)
-    min_free_bytes: int = Field(default=16 * MIB, ge=0)
 
 
 class AnswersSettings(_Section):
@@ -198,8 +196,7 @@ class AnswersSettings(_Section):
 
     `base_url` is that of an OpenAI-compatible interface, such as `http://127.0.0.1:11434/v1`.
     `api_key_env` names the environment variable that holds its key. `timeout` is how long one
-    answer may take, in seconds: less than the clients of the service wait. `max_passages` is how
-    many passages the model is given at most.
+    answer may take, in seconds: less than the clients of the service wait.
     """
 
     model_config = ConfigDict(strict=True)
@@ -208,7 +205,6 @@ class AnswersSettings(_Section):
     model: Name
     api_key_env: Annotated[str, Field(min_length=1)] | None = None
     timeout: float = Field(default=30.0, gt=0, le=600)
-    max_passages: int = Field(default=5, ge=1, le=5)
 
 
 class ServiceConfiguration(_Section):

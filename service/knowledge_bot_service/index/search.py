@@ -4,10 +4,8 @@ import functools
 import json
 import math
 import sqlite3
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, Final
 
 from knowledge_bot_service.readers.analyzer import Block
@@ -31,19 +29,6 @@ _LARGE: Final = 10_000
 # How many words' counts are remembered.
 _KEPT_COUNTS: Final = 100_000
 
-# Ranking a passage costs thirty times what it costs to see which words it has. So many are ranked:
-# those whose words are the weightiest. Where fewer than one in `_FEW` of these are before a crowd
-# that has the same words, up to `_LEVEL` times as many are, since only ranking tells these apart;
-# and of so few passages, all. Measured with 100,000 passages and 1,200 questions: the answers are
-# as good as when all are ranked, in two fifths of the time.
-_RANKED: Final = 500
-_FEW: Final = 10
-_LEVEL: Final = 10
-
-# Which passages have a word is looked up from the rarest word on, until this many are seen: more
-# common ones cost more and say less.
-_SEEN: Final = 15_000
-
 # A word's weight is counted in the index and this many passages more, which do not have it: a small
 # collection says little about how common a word is.
 _EXPECTED: Final = 400
@@ -62,18 +47,13 @@ _SIGNS: Final = int.from_bytes(b"\x80" * DIMENSIONS)
 _RANK: Final = """
 WITH best AS (
     SELECT rowid AS id, -bm25(passage_index, 0.0, 1.0, 1.0) AS score FROM passage_index
-    WHERE passage_index MATCH :found {of_candidates} ORDER BY score DESC LIMIT :limit
+    WHERE passage_index MATCH :found ORDER BY score DESC LIMIT :limit
 )
 SELECT json_group_array(json_array(best.id, best.score, source.status = 'ready'))
 FROM best
 LEFT JOIN passage ON passage.id = best.id
 LEFT JOIN source ON source.id = passage.source
 """
-
-# The plus keeps FTS5 from searching once for each of the candidates.
-_OF_CANDIDATES: Final = "AND +rowid IN (SELECT value FROM json_each(:candidates))"
-
-_HAVING: Final = "SELECT json_group_array(rowid) FROM passage_index WHERE passage_index MATCH ?"
 
 _READ: Final = """
 SELECT json_group_object(
@@ -101,8 +81,6 @@ SELECT json_group_object(
 )
 FROM json_each(?) AS wanted
 """
-
-_BYTES: Final = bytes(range(256))
 
 _READABLE: Final = """
 SELECT 1 FROM passage
@@ -175,14 +153,10 @@ class Counts:
 
 
 class Search:
-    """Finds passages. Every thread may use it.
+    """Finds passages. Every thread may use it."""
 
-    Where more passages have one of a query's words, `ranked` are ranked.
-    """
-
-    def __init__(self, database: ServiceDatabase, *, ranked: int = _RANKED) -> None:
+    def __init__(self, database: ServiceDatabase) -> None:
         self._database = database
-        self._ranked = ranked
         self._kept: dict[Word, int] = {}
         self._counted = 0
         self._signs: dict[tuple[int, ...], tuple[object, Sequence[tuple[int, list[int]]]]] = {}
@@ -274,31 +248,7 @@ class Search:
         telling = _telling(having, counts.passages)
         if not telling:
             return []
-        found = _match(telling, scope)
-        most = sum(having[word] for word in telling)
-        if most > self._ranked and scope.passages > _LEVEL * self._ranked:
-            weights = {word: _idf(having[word], counts.passages) for word in telling}
-            candidates = self._candidates(connection, weights, scope)
-            best = _ready(connection, found, limit, candidates)
-            # Of a source that is not ready yet all passages may be before those of the others.
-            if len(best) == limit:
-                return best
-        return _ready(connection, found, limit)
-
-    def _candidates(
-        self, connection: sqlite3.Connection, words: Mapping[Word, float], scope: "_Scope"
-    ) -> list[int]:
-        """The passages whose words, of those searched for, are the weightiest together."""
-        weights = bytearray(connection.execute("SELECT max(id) FROM passage").fetchone()[0] + 1)
-        seen = 0
-        for word, weight in _in_bytes(words).items():
-            if seen > _SEEN:
-                break
-            passages = _json(connection, _HAVING, (_match([word], scope),))
-            seen += len(passages)
-            for passage in passages:
-                weights[passage] += weight
-        return _weightiest(weights, self._ranked)
+        return _ready(connection, _match(telling, scope), limit)
 
     def _scope(
         self, connection: sqlite3.Connection, collections: Sequence[int], passages: int
@@ -386,54 +336,16 @@ def _match(words: Iterable[Word], scope: _Scope) -> str:
     return f"{scope.condition}{{title body}} : ({terms})"
 
 
-def _ready(
-    connection: sqlite3.Connection,
-    found: str,
-    limit: int,
-    candidates: Sequence[int] | None = None,
-) -> list[tuple[int, float]]:
+def _ready(connection: sqlite3.Connection, found: str, limit: int) -> list[tuple[int, float]]:
     """The ready passages that rank best, `limit` at most, best first, and their scores."""
-    ranked = _RANK.format(of_candidates="" if candidates is None else _OF_CANDIDATES)
-    given = {"found": found, "candidates": json.dumps(candidates)}
     looked_at = limit
     while True:
-        rows = _json(connection, ranked, {**given, "limit": looked_at})
+        rows = _json(connection, _RANK, {"found": found, "limit": looked_at})
         best = [(passage, score) for passage, score, is_ready in rows if is_ready]
         if len(best) >= limit or len(rows) < looked_at:
             return sorted(best, key=lambda row: -row[1])[:limit]
         # Many of a source that is being read may come before the others.
         looked_at *= 10
-
-
-def _in_bytes(weights: Mapping[Word, float]) -> dict[Word, int]:
-    """The weights as whole numbers, from 1 on, that are 255 together at most."""
-    whole = math.fsum(weights.values())
-    room = 255 - len(weights)
-    return {word: 1 + int(weight / whole * room) for word, weight in weights.items()}
-
-
-def _weightiest(weights: bytearray, count: int) -> list[int]:
-    """The positions of the `count` greatest weights.
-
-    Where that divides weights that are level, and few are greater, more of the level ones.
-    """
-    positive = weights.translate(None, b"\0")
-
-    def fewer(least: int) -> bool:
-        return len(positive.translate(None, _BYTES[:least])) < count
-
-    least = max(1, bisect_left(range(256), True, key=fewer) - 1)
-    greater = list(_positions(weights, range(least + 1, 256)))
-    room = count if len(greater) >= count // _FEW else _LEVEL * count
-    return [*greater, *islice(_positions(weights, range(least, least + 1)), room - len(greater))]
-
-
-def _positions(weights: bytearray, wanted: range) -> Iterator[int]:
-    chosen = weights.translate(bytes(weight in wanted for weight in range(256)))
-    position = chosen.find(1)
-    while position >= 0:
-        yield position
-        position = chosen.find(1, position + 1)
 
 
 def _signs(vector: bytes) -> int:

@@ -1,18 +1,17 @@
 """The web application of a service, put together, and its description at `/openapi.json`."""
 
-import copy
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI
 
 from knowledge_bot_service.config.folder import DataFolder
 from knowledge_bot_service.config.keys import KeyList
 from knowledge_bot_service.config.settings import ServiceConfiguration
 from knowledge_bot_service.store.database import ServiceDatabase
 from knowledge_bot_service.web import endpoints, extensions, problems, syncing
-from knowledge_bot_service.web.gate import KeyAdmission, Middleware, RequestGate, Step, key_of
+from knowledge_bot_service.web.gate import KeyAdmission, Middleware, RequestGate, Step
 from knowledge_bot_service.web.monitoring import Health, Metrics
 from knowledge_bot_service.web.monitoring import router as monitoring
 from knowledge_bot_service.web.mounts import Beside, Mounts
@@ -48,12 +47,7 @@ def create_app(
     async def lifespan(_app: FastAPI) -> AsyncIterator[_State]:
         async with writer or nullcontext(), mounts or nullcontext():
             with KnowledgeBase(settings, folder, database, writer, metrics.on_question) as service:
-                health = Health(
-                    database,
-                    folder.path,
-                    service.workers,
-                    settings.limits.min_free_bytes,
-                )
+                health = Health(database, folder.path, service.workers)
                 on_ready()
                 yield {"service": service, "metrics": metrics, "health": health}
 
@@ -62,14 +56,15 @@ def create_app(
         title="Knowledge-Bot Service",
         version="1",
         lifespan=lifespan,
-        openapi_url=None,
+        openapi_url="/openapi.json",
+        docs_url=None,
+        redoc_url=None,
         # It would redirect to a path that a proxy in front of the service may not have.
         redirect_slashes=False,
     )
     for router in (*endpoints.routers, *extensions.routers, *syncing.routers, page, monitoring):
         # As they are: `include_router` would make each of them once more, at every start.
         app.router.routes.extend(router.routes)
-    _describe(app, settings)
     problems.install(app)
     admission = KeyAdmission(keys)
     beside = [] if mounts is None else [Beside(mounts, admission)]
@@ -91,41 +86,3 @@ class _State(TypedDict):
     service: KnowledgeBase
     metrics: Metrics
     health: Health
-
-
-def _describe(app: FastAPI, settings: ServiceConfiguration) -> None:
-    """Serve the description of an application at `/openapi.json`.
-
-    With a valid key it names the collections and bots that the key sees, as the list endpoints do,
-    so that a program generated from it knows the valid ids.
-    """
-
-    @app.get("/openapi.json", include_in_schema=False)
-    def description(request: Request) -> dict[str, Any]:
-        key = key_of(request.scope)
-        if key is None:
-            return app.openapi()
-        seen = key.limit(settings)
-        ids = {
-            "collections": [collection.id for collection in seen.collections],
-            "bot_id": [bot.id for bot in seen.bots],
-        }
-        named = copy.deepcopy(app.openapi())
-        _name(named, ids)
-        return named
-
-
-def _name(node: object, ids: Mapping[str, Sequence[str]]) -> None:
-    """Add the valid ids to each field that holds ids, anywhere in the description."""
-    if isinstance(node, list):
-        for element in node:
-            _name(element, ids)
-    elif isinstance(node, dict):
-        for field, schema in (node.get("properties") or {}).items():
-            # A list of ids describes its elements; an answer's list has objects and no ids.
-            # One that may be left out is described as one of several.
-            for described in (schema.get("items", schema), *schema.get("anyOf", ())):
-                if field in ids and described.get("type") == "string":
-                    described["enum"] = list(ids[field])
-        for child in node.values():
-            _name(child, ids)

@@ -28,7 +28,7 @@ _UPLOAD: Final = re.compile(rf"{PREFIX}/(sources|sync)/upload")
 _KEY: Final = "knowledge_bot_service.key"
 
 # Answered to everybody, and differently to whoever has a key.
-_OPEN_PATHS: Final = frozenset({f"{PREFIX}/ping", "/openapi.json"})
+_OPEN: Final = f"{PREFIX}/ping"
 
 # The interface, and the data that the page at `/` shows.
 _KEPT: Final = (f"{PREFIX}/", "/page/")
@@ -221,7 +221,7 @@ class RequestGate:
         limit = self._limits.upload_bytes if is_upload else self._limits.request_bytes
         passing.limit, passing.headers = limit, _PROTECTIVE
         try:
-            if path in _OPEN_PATHS:
+            if path == _OPEN:
                 with suppress(RefusedRequestError):
                     await self._admission.admit(headers.get(KEY_HEADER), scope)
             elif path.startswith(_KEPT):

@@ -165,11 +165,8 @@ class _Contents(Collector):
 class Health:
     """Checks whether the service is ready: disk, database, workers."""
 
-    def __init__(
-        self, database: ServiceDatabase, folder: Path, workers: Workers, min_free_bytes: int
-    ) -> None:
+    def __init__(self, database: ServiceDatabase, folder: Path, workers: Workers) -> None:
         self._database, self._folder, self._workers = database, folder, workers
-        self._min_free_bytes = min_free_bytes
         self._lock = asyncio.Lock()
         self._looked_at = -_KEPT
         self._last: dict[str, Any] = {"ready": True}
@@ -196,16 +193,10 @@ class Health:
 
     def _disk_problem(self) -> str | None:
         try:
-            free = shutil.disk_usage(self._folder).free
             with tempfile.TemporaryFile(dir=self._folder, buffering=0) as probe:
                 probe.write(_PROBE)
         except OSError as error:
             return f"The data folder takes no writes: {error.strerror}. Make room there."
-        if free < self._min_free_bytes:
-            return (
-                f"The disk of the data folder has {free:,} bytes left, less than the "
-                f"{self._min_free_bytes:,} that the limits ask for. Make room there."
-            )
         return None
 
     def _database_problem(self) -> str | None:

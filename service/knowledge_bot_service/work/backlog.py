@@ -1,10 +1,9 @@
-"""Who waits for whom: a question for the sources added before it, a source for the questions."""
+"""How long a question waits for the sources that were added before it."""
 
 import asyncio
-import contextlib
 import math
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 # How long a question waits on once another source was accepted after it, in seconds. Who adds one
@@ -15,10 +14,6 @@ _GRACE: Final = 0.015
 
 # How many sources are to be done, one after another, before their pace says when others will be.
 _PACE: Final = 50
-
-# How long a source waits for questions to be answered, in seconds: with questions without end, ten
-# sources a second are taken from each client that adds one after the other.
-_PATIENCE: Final = 0.1
 
 
 class Backlog:
@@ -109,37 +104,3 @@ class Backlog:
     def _change(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
-
-
-class Questions:
-    """The questions that are being answered.
-
-    Who asks waits for the answer; who adds sources has time. A source is stored when no question is
-    being answered, so that a bulk ingestion leaves them the processor. Measured beside two clients
-    that add short texts without end: a question takes half as long.
-
-    Every method belongs to the event loop's thread.
-    """
-
-    def __init__(self) -> None:
-        self._count = 0
-        self._none = asyncio.Event()
-        self._none.set()
-
-    @contextlib.contextmanager
-    def one(self) -> Iterator[None]:
-        """One more is being answered, as long as the block takes."""
-        self._count += 1
-        self._none.clear()
-        try:
-            yield
-        finally:
-            self._count -= 1
-            if not self._count:
-                self._none.set()
-
-    async def wait(self) -> None:
-        """Wait until none is being answered, for a tenth of a second at most."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_PATIENCE):
-                await self._none.wait()

@@ -54,7 +54,7 @@ from knowledge_bot_service.store.sources import (
     SourceStore,
     StoredSource,
 )
-from knowledge_bot_service.work.backlog import Backlog, Questions
+from knowledge_bot_service.work.backlog import Backlog
 from knowledge_bot_service.work.worker import SMALL, Workers
 
 if TYPE_CHECKING:
@@ -169,7 +169,6 @@ class KnowledgeBase:
         self._store = SourceStore(database, [collection.id for collection in settings.collections])
         self._offer(settings, sees_all=True)
         self._backlog = Backlog()
-        self._questions = Questions()
         self._conversations = ConversationStore(self._database)
         self.once = IdempotentRequests(self._done_for)
         self._removal = Removal(self._database, folder.material)
@@ -404,29 +403,25 @@ class KnowledgeBase:
         )
         if _is_soon_ready(size):
             self._backlog.add(work, numbers)
-        try:
-            await self._questions.wait()
-        finally:
-            # Also when the client hangs up meanwhile: what it sent is here, and stays.
-            stored = self._store.accept(
-                source=source,
-                material=material,
-                public_id=work,
+        stored = self._store.accept(
+            source=source,
+            material=material,
+            public_id=work,
+            made_of=sent.made_of,
+            quota=self.settings.limits.sources,
+            settle=partial(
+                self.origins.settle,
+                put=what,
+                name=sent.name,
+                numbers=numbers,
                 made_of=sent.made_of,
-                quota=self.settings.limits.sources,
-                settle=partial(
-                    self.origins.settle,
-                    put=what,
-                    name=sent.name,
-                    numbers=numbers,
-                    made_of=sent.made_of,
-                )
-                if isinstance(what, Put)
-                else None,
-                done=what.done(work, _answer_of(source)) if isinstance(what, Keyed) else None,
             )
-            # The write itself wakes the worker: the client may hang up and end this coroutine.
-            stored.add_done_callback(lambda done: self._on_stored(work, material, size, done))
+            if isinstance(what, Put)
+            else None,
+            done=what.done(work, _answer_of(source)) if isinstance(what, Keyed) else None,
+        )
+        # The write itself wakes the worker: the client may hang up and end this coroutine.
+        stored.add_done_callback(lambda done: self._on_stored(work, material, size, done))
         return await asyncio.wrap_future(stored)
 
     async def _prepared(self, sent: Sent) -> tuple[int | None, Material]:
@@ -467,11 +462,10 @@ class KnowledgeBase:
                 conversation has begun or gone on.
         """
         collections = self._bot(bot)
-        with self._questions.one():
-            await self._backlog.wait(collections, self.settings.wait_for_sources)
-            asked, answer = await self._loop.run_in_executor(
-                self._answering, self._answer, bot, content, conversation, collections
-            )
+        await self._backlog.wait(collections, self.settings.wait_for_sources)
+        asked, answer = await self._loop.run_in_executor(
+            self._answering, self._answer, bot, content, conversation, collections
+        )
         if self._writer is not None and answer.passages:
             try:
                 answer = await self._writer.write(asked, answer.passages)
@@ -535,11 +529,10 @@ class KnowledgeBase:
         numbers = self._numbers(collections)
         if bot is not None:
             numbers = tuple(one for one in self._bot(bot) if one in numbers)
-        with self._questions.one():
-            await self._backlog.wait(numbers, self.settings.wait_for_sources)
-            return await self._loop.run_in_executor(
-                self._answering, self._finder.find, asked_in(query), numbers, limit
-            )
+        await self._backlog.wait(numbers, self.settings.wait_for_sources)
+        return await self._loop.run_in_executor(
+            self._answering, self._finder.find, asked_in(query), numbers, limit
+        )
 
     async def passage(self, passage: str) -> Hit:
         """A passage that questions are answered from.

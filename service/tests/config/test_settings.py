@@ -162,7 +162,7 @@ def test_a_file_may_be_empty(tmp_path):
                 f"[answers]\nbase_url = 'http://a/v1'\nmodel = 'm'\n{name} = {value}",
                 [f"answers, {name}: "],
             )
-            for name, value in (("timeout", 0), ("max_passages", 0), ("key", "'secret'"))
+            for name, value in (("timeout", 0), ("key", "'secret'"))
         ),
     ],
 )

@@ -83,7 +83,8 @@ def test_the_container_runs_a_service_that_is_nobodys_root_and_stops_when_told(t
 @pytest.mark.slow
 def test_the_check_of_the_container_fails_where_the_service_is_not_ready():
     check = json.loads(last("HEALTHCHECK").partition("CMD ")[2])[1:]
-    with LocalService(settings={"limits": {"min_free_bytes": 2**60}}) as service:
+    with LocalService() as service:
+        (service.data / "knowledge.sqlite3").unlink()
         root = service.base_url.removesuffix("/public/v1")
         check = [part.replace("http://127.0.0.1:8700", root) for part in check]
         done = subprocess.run([sys.executable, *check], check=False, stderr=-3)

@@ -8,14 +8,14 @@ import pytest
 
 from in_process import OnAPort
 
-# A precondition that fails and a key that was used before are not the request's fault; an address
-# that is too long is (431).
+# An id that is not here (400), a precondition that fails and a key that was used before are not the
+# fault of the request's form; an address that is too long is (431).
 CONFIGURATION = """
 [checks.negative_data_rejection]
 expected-statuses = ["4xx", "5xx"]
 
 [checks.positive_data_acceptance]
-expected-statuses = ["2xx", "401", "403", "404", "409", "412", "422", "429", "5xx"]
+expected-statuses = ["2xx", "400", "401", "403", "404", "409", "412", "422", "429", "5xx"]
 """
 
 

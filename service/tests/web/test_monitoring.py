@@ -69,16 +69,6 @@ def health_that_is(address, status):
     return answers[-1]
 
 
-def test_too_little_room_on_the_disk_is_not_ready():
-    with InProcess(settings={"limits": {"min_free_bytes": 2**60}}) as service:
-        answer = web.get(f"{root_of(service.base_url)}/healthz")
-        assert answer.status_code == 503
-        assert answer.json()["ready"] is False
-        assert "Make room there" in answer.json()["disk"]
-        # Who asks is still answered.
-        assert web.get(f"{service.base_url}/ping").status_code == 200
-
-
 def test_what_happens_is_counted():
     with LocalService() as service, client_of(service) as http:
         before = metrics_of(service.base_url)
