@@ -16,6 +16,7 @@ from typing import Annotated, Any, Final
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter
 
 from knowledge_bot_service.config.refusals import RefusedRequestError, UnknownError
+from knowledge_bot_service.readers import READER
 from knowledge_bot_service.store.database import ServiceDatabase, now, one_state
 from knowledge_bot_service.store.idempotency import Done, find_done
 from knowledge_bot_service.store.sources import (
@@ -33,6 +34,9 @@ _BUCKETS: Final = 256
 # At most so many of the missing entries, or this share of all, are removed at the first sighting.
 _FEW: Final = 5
 _SMALL_SHARE: Final = 0.05
+
+# The version and the digest of what is to be sent again, which no content has.
+_UNREAD: Final = "unread"
 
 # How many removed keys a completion names.
 _NAMED: Final = 1000
@@ -574,6 +578,19 @@ class Origins:
 
     def _values(self, origin: sqlite3.Row | None) -> dict[str, Any]:
         return {"origin": origin and origin["id"], "seen": self._seen}
+
+
+def ask_again(connection: sqlite3.Connection) -> None:
+    """Have the next runs send what failed in older readers, which may be read by now."""
+    rows = connection.execute(
+        "SELECT origin, key FROM source CROSS JOIN entry ON entry.place = source.place"  # noqa: S608 - a constant
+        f" WHERE status = 'failed' AND reader < ? AND {IS_NEWEST}",
+        (READER,),
+    ).fetchall()
+    connection.executemany(
+        "UPDATE entry SET version = ?, digest = ?, mark = ? WHERE origin = ? AND key = ?",
+        [(_UNREAD, _UNREAD, mark_of(key, _UNREAD)[1], origin, key) for origin, key in rows],
+    )
 
 
 def _insert(connection: sqlite3.Connection, origin: int, put: Put, place: int) -> None:

@@ -7,7 +7,7 @@ from typing import Final
 
 from knowledge_bot_service.config.folder import FolderError
 
-VERSION: Final = 7
+VERSION: Final = 8
 """The version of the tables, and of the analysis of what is in them (`PRAGMA user_version`).
 
 Terms are stored as the analyser made them, so that a change of the analyser is a new version too.
@@ -25,7 +25,8 @@ CREATE TABLE collection (
 -- ready and takes its place, or for as long as it has failed. `place` is that of the source in
 -- lists, the same for all its revisions. `title` is the document's own and `url` the web page's.
 -- Either may be unknown. `made_of` is a digest of what was sent, and what that was. `warnings` is
--- JSON. No id is used again (AUTOINCREMENT): passages of a source that is gone may still be there.
+-- JSON. `reader` is the version of the readers that it failed in. No id is used again
+-- (AUTOINCREMENT): passages of a source that is gone may still be there.
 CREATE TABLE source (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     public_id TEXT NOT NULL UNIQUE,
@@ -42,7 +43,8 @@ CREATE TABLE source (
     place INTEGER NOT NULL DEFAULT 0,
     ready_at INTEGER,
     made_of TEXT,
-    warnings TEXT NOT NULL DEFAULT '[]'
+    warnings TEXT NOT NULL DEFAULT '[]',
+    reader INTEGER
 ) STRICT;
 CREATE INDEX source_unfinished
     ON source (status, id) WHERE status IN ('pending', 'processing');

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict
 
 from knowledge_bot.models import Collection
 from knowledge_bot_service.config.refusals import RefusedRequestError, UnknownError
+from knowledge_bot_service.readers import READER
 from knowledge_bot_service.store.database import ServiceDatabase, now
 from knowledge_bot_service.store.entries import move_entries
 from knowledge_bot_service.store.idempotency import Done
@@ -606,7 +607,8 @@ def _finish(connection: sqlite3.Connection, source: int, status: str, reason: st
     if status == "ready" and row["replaces"] is not None:
         _take_place(connection, source, row["replaces"])
     connection.execute(
-        "UPDATE source SET status = ?, reason = ? WHERE id = ?", (status, reason, source)
+        "UPDATE source SET status = ?, reason = ?, reader = ? WHERE id = ?",
+        (status, reason, READER, source),
     )
     if status == "failed" and row["replaces"] is not None:
         _leave_to_removal(connection, source)

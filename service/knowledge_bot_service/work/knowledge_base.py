@@ -46,6 +46,7 @@ from knowledge_bot_service.store.origins import (
     Overlap,
     Put,
     Touch,
+    ask_again,
 )
 from knowledge_bot_service.store.sources import (
     Accepted,
@@ -209,6 +210,7 @@ class KnowledgeBase:
         return seen
 
     def __enter__(self) -> Self:
+        self._database.write(ask_again).result()
         for source in self._store.recover():
             size = source.content_length
             if source.kind is not Kind.WEBPAGE and source.file is not None:

@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import sqlite3
+from contextlib import closing
 from functools import partial
 
 import pytest
@@ -63,6 +64,31 @@ def test_what_an_origin_holds_is_there_after_a_restart_and_in_a_backup(tmp_path)
         assert {**sums(http), "pending": 0} == {**before, "pending": 0}
         put_text(http, "20.md", "Shed 20 is wet.", expected=None)
         assert sums(http)["count"] == 21
+
+
+def test_what_an_older_reader_could_not_read_is_asked_for_again_after_a_new_one(tmp_path):
+    declared = {"collections": COLLECTIONS, "bots": BOTS}
+    with InProcess(tmp_path / "data", **declared) as service:
+        with client_of(service) as http:
+            put_text(http, "canoes", KNOWN)
+            put_text(http, "mute", "\u200b")
+            service.wait_until_ready()
+            before = sums(http)["sums"]
+        for is_older in (False, True):
+            service.stop()
+            if is_older:
+                with closing(sqlite3.connect(service.data / "knowledge.sqlite3")) as database:
+                    database.execute("UPDATE source SET reader = reader - 1")
+                    database.commit()
+            service.start()
+            with client_of(service) as http:
+                assert (sums(http)["sums"] == before) != is_older
+                source = put_text(http, "mute", "\u200b")
+                assert (source["status"] == "pending") == is_older  # it is read again
+                assert put_text(http, "canoes", KNOWN)["status"] == "ready"
+                service.wait_until_ready()
+                assert sums(http)["sums"] == before
+                assert held(http)["mute"]["status"] == "failed"
 
 
 # What each of these statements may be the last thing that a process does.
