@@ -1,4 +1,4 @@
-"""Checks: questions to a bot, with what its answers must hold.
+"""Checks: questions to a bot with what its answers must hold, and audits without any.
 
     from knowledge_bot import Client
     from knowledge_bot.checks import Question, check
@@ -19,6 +19,8 @@ asking shows whether a bot can answer from it. So `wait` asks again what has not
 - A `Question` says what is asked and what the answer must hold. `load_questions` reads them from
   a file: TOML or JSON lines.
 - `check` and `acheck` ask, and return a `CheckReport`: a table, plain values for JSON, JUnit XML.
+- `audit` and `aaudit` need no questions: they tell which documents of an origin a bot does not
+  find, and return an `Audit`.
 
 Importing this package loads neither pydantic nor the client; a name is loaded when it is first
 used. Regular expressions (`matches`) need the package `regex`, which the extra `cli` brings.
@@ -29,25 +31,35 @@ from typing import TYPE_CHECKING
 from knowledge_bot._lazy import lazy_names
 
 if TYPE_CHECKING:
+    from knowledge_bot.checks._audit import AuditOptions, aaudit, audit
+    from knowledge_bot.checks._coverage import Audit, AuditedDocument, Finding
     from knowledge_bot.checks._files import load_questions
     from knowledge_bot.checks._questions import Question
     from knowledge_bot.checks._report import CheckReport, CheckStop, Result, Verdict
     from knowledge_bot.checks._run import CheckOptions, Progress, acheck, check
 
 __all__ = [
+    "Audit",
+    "AuditOptions",
+    "AuditedDocument",
     "CheckOptions",
     "CheckReport",
     "CheckStop",
+    "Finding",
     "Progress",
     "Question",
     "Result",
     "Verdict",
+    "aaudit",
     "acheck",
+    "audit",
     "check",
     "load_questions",
 ]
 
 _HOMES = {
+    "_audit": ("AuditOptions", "aaudit", "audit"),
+    "_coverage": ("Audit", "AuditedDocument", "Finding"),
     "_files": ("load_questions",),
     "_questions": ("Question",),
     "_run": ("CheckOptions", "Progress", "acheck", "check"),

@@ -1,10 +1,8 @@
 """The result of a check: as an object, as text, and as JUnit XML."""
 
 import os
-import re
 import shutil
 import textwrap
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -13,8 +11,8 @@ from statistics import median, quantiles
 from typing import Any
 from unicodedata import east_asian_width
 from uuid import uuid4
-from xml.etree import ElementTree as ET
 
+from knowledge_bot.checks._junit import Case, Suite, junit
 from knowledge_bot.checks._questions import Question
 from knowledge_bot.errors import KnowledgeBotError
 
@@ -26,8 +24,6 @@ _NARROWEST = 40
 
 # Follows a character that takes two columns, while lines are measured.
 _FILLER = "\ue000"
-
-_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class Verdict(StrEnum):
@@ -205,63 +201,31 @@ class CheckReport:
     def junit(self, name: str = "kbot check") -> str:
         """Return the results as JUnit XML, which CI servers show: a suite for each bot.
 
-        It is valid by the schemas of Jenkins and of Maven Surefire. What XML cannot hold, such as
-        control characters in an answer, is escaped as in Python.
-
         Args:
             name: what the suites are called.
         """
-        suites = ET.Element("testsuites", self._counts(self.results), name=_xml(name))
+        began = self.began.isoformat(timespec="seconds")
         bots = dict.fromkeys(one.bot_id for one in self.results)
-        for bot in bots:
-            of_bot = [one for one in self.results if one.bot_id == bot]
-            suite = ET.SubElement(
-                suites,
-                "testsuite",
-                {
-                    "name": _xml(f"{name} {bot}".rstrip()),
-                    **self._counts(of_bot),
-                    "skipped": str(sum(one.verdict is Verdict.UNASKED for one in of_bot)),
-                },
-            )
-            facts = {"began": self.began.isoformat(timespec="seconds"), "bot": bot}
-            properties = ET.SubElement(suite, "properties")
-            for key, value in facts.items():
-                ET.SubElement(properties, "property", name=key, value=value)
-            for one in of_bot:
-                _add_case(suite, one, bot or name)
-        ET.indent(suites)
-        written: str = ET.tostring(suites, encoding="unicode")
-        return f'<?xml version="1.0" encoding="UTF-8"?>\n{written}\n'
-
-    @staticmethod
-    def _counts(results: Sequence[Result]) -> dict[str, str]:
-        return {
-            "tests": str(len(results)),
-            "failures": str(sum(one.verdict is Verdict.FAILED for one in results)),
-            "errors": str(sum(one.verdict is Verdict.UNANSWERED for one in results)),
-            "time": f"{sum(one.seconds for one in results):.3f}",
-        }
+        return junit(
+            name,
+            [
+                Suite(
+                    f"{name} {bot}",
+                    {"began": began, "bot": bot},
+                    [_case(one, bot or name) for one in self.results if one.bot_id == bot],
+                )
+                for bot in bots
+            ],
+        )
 
 
-def _add_case(suite: ET.Element, one: Result, of: str) -> None:
-    case = ET.SubElement(
-        suite,
-        "testcase",
-        {
-            "name": _xml(_line(one.question.ask)),
-            "classname": _xml(of),
-            "time": f"{one.seconds:.3f}",
-        },
-    )
-    kinds = {Verdict.FAILED: "failure", Verdict.UNANSWERED: "error", Verdict.UNASKED: "skipped"}
-    if kind := kinds.get(one.verdict):
-        element = ET.SubElement(case, kind, {"message": _xml(_line(one.reason))})
-        if kind != "skipped":
-            element.set("type", str(one.verdict))
-            element.text = _xml("\n".join(filter(None, (one.reason, one.answer))))
-    if one.answer:
-        ET.SubElement(case, "system-out").text = _xml(one.answer)
+_ENDED = {Verdict.FAILED: "failure", Verdict.UNANSWERED: "error", Verdict.UNASKED: "skipped"}
+
+
+def _case(one: Result, of: str) -> Case:
+    ended = _ENDED.get(one.verdict, "")
+    kind, reason = str(one.verdict), one.reason
+    return Case(one.question.ask, of, ended, kind, reason, one.answer, one.answer, one.seconds)
 
 
 def shortened(answer: str) -> str:
@@ -289,10 +253,6 @@ def write_whole(path: str | os.PathLike[str], text: str) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-
-
-def _xml(text: str) -> str:
-    return _NOT_XML.sub(lambda found: found.group().encode("unicode_escape").decode(), text)
 
 
 def _line(text: str) -> str:

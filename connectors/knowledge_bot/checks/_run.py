@@ -21,6 +21,7 @@ from knowledge_bot._client import AsyncClient, Client
 from knowledge_bot._endpoints import check_number, identifier
 from knowledge_bot._signals import Event
 from knowledge_bot._threads import in_own_loop, in_thread
+from knowledge_bot.checks._bots import NoSuchBotError, check_bot
 from knowledge_bot.checks._questions import Question
 from knowledge_bot.checks._report import CheckReport, CheckStop, Result, Verdict, shortened
 from knowledge_bot.errors import (
@@ -37,9 +38,6 @@ from knowledge_bot.models import Bot, Message
 # should.
 _GRACE = 5.0
 _POLL = 0.2
-
-# Of the service's bots, how many are named where one is missing.
-_BOTS_NAMED = 10
 
 # What every other question would be answered with as well, by its status.
 _STOPS = {
@@ -265,7 +263,7 @@ def _asking(schedule: "Schedule", client: Client | AsyncClient, call: Any) -> As
                     there: Sequence[Bot] = ()
                     with contextlib.suppress(KnowledgeBotError):
                         there = await call(client.list_bots)
-                    _check_bot(bot, there, error)
+                    check_bot(bot, there, error)
             raise
         return Answer.of(message)
 
@@ -281,22 +279,6 @@ def _bots(given: str | Sequence[str]) -> tuple[str, ...]:
     if not bots:
         raise ConfigurationError.of("bot_id", "there are none. Name the bot to ask")
     return tuple(identifier("bot_id", bot, "bot_") for bot in bots)
-
-
-class _NoSuchBotError(KnowledgeBotError):
-    """The service lists its bots, and this one is not among them."""
-
-
-def _check_bot(bot: str, there: Sequence[Bot], error: APIError) -> None:
-    # Only after a refusal: the interface does not say that the list names every bot (section 4).
-    ids = [one.id for one in there]
-    if bot in ids or not ids:
-        return
-    named = ", ".join(ids[:_BOTS_NAMED]) + (", …" if len(ids) > _BOTS_NAMED else "")
-    refused = f"the message was refused with {error.status_code}"
-    raise _NoSuchBotError(
-        f"There is no {bot}: {refused}, and the service has {named}", delivery=error.delivery
-    )
 
 
 class Schedule:
@@ -380,7 +362,7 @@ class Schedule:
     def failed(self, number: int, error: KnowledgeBotError, seconds: float) -> None:
         """Note that there is no answer, and stop where no other question would get one either."""
         stop = _STOPS.get(error.status_code) if isinstance(error, APIError) else None
-        if isinstance(error, _NoSuchBotError):
+        if isinstance(error, NoSuchBotError):
             stop = CheckStop.BOT
         if stop is not None:
             self.stop(stop, str(error))

@@ -20,16 +20,14 @@ from knowledge_bot.cli.output import (
     write_table,
     write_text,
 )
-from knowledge_bot.cli.progress import BottomLines
+from knowledge_bot.cli.progress import shown_line
 from knowledge_bot.cli.settings import ServiceOptions
 from knowledge_bot.cli.terminal import console, write_stderr
 from knowledge_bot.cli.texts import read_text, time_option
 
 if TYPE_CHECKING:
     from knowledge_bot import Client
-    from knowledge_bot.checks import CheckReport, Progress, Question
-
-_REDRAWN_EVERY = 0.25
+    from knowledge_bot.checks import Audit, CheckReport, Progress, Question
 
 
 @click.command()
@@ -103,12 +101,12 @@ def check(
         raise click.UsageError("name either a BOT or --bots")
     questions = _questions(file)
     if junit is not None:
-        _check_that_it_can_be_written(junit)
+        check_that_it_can_be_written(junit)
     with service.client(needs_key=True) as client:
         several = [one.strip() for one in (bots or "").split(",") if one.strip()]
         asked = several if bots is not None else [bot or _only_bot(client, **how)]
         report = _checked(client, asked, questions, quiet=quiet, **how)
-    problem = _write_junit(report, junit)
+    problem = write_junit(report, junit)
     _show(report, as_json=as_json, quiet=quiet)
     if os.environ.get("GITHUB_ACTIONS") == "true":
         _annotate(report, file)
@@ -140,7 +138,7 @@ def _questions(file: str) -> "list[Question]":
     return load_questions(file)
 
 
-def _check_that_it_can_be_written(output: str) -> None:
+def check_that_it_can_be_written(output: str) -> None:
     """Fail now rather than after minutes of asking."""
     path = Path(output).absolute()
     reason = ""
@@ -183,62 +181,26 @@ def _checked(
 @contextmanager
 def _shown_progress(*, quiet: bool) -> "Iterator[Callable[[Progress], None] | None]":
     """Show how far a check is on stderr; yields the callback for it."""
-    if quiet:
-        yield None
-    elif sys.stderr.isatty():
-        line = _Line()
-        try:
-            yield line.on_progress
-        finally:
-            line.close()
-    else:  # a log: only when it begins to wait, and more has passed
-        seen = -1
+    seen = -1
 
-        def on_progress(progress: "Progress") -> None:
-            nonlocal seen
-            if progress.pause and progress.passed != seen:
-                seen = progress.passed
-                write_stderr(f"{seen} of {progress.total} passed; the others are asked again.")
+    def log(progress: "Progress") -> None:  # only when it begins to wait, and more has passed
+        nonlocal seen
+        if progress.pause and progress.passed != seen:
+            seen = progress.passed
+            write_stderr(f"{seen} of {progress.total} passed; the others are asked again.")
 
-        yield on_progress
+    with shown_line(_how_far, quiet=quiet) as on_progress:
+        yield on_progress or (None if quiet else log)
 
 
-class _Line:
-    """One line at the bottom of a terminal: how far a check is.
-
-    It is drawn in a thread of its own: a terminal that is stopped (Ctrl-S) holds up no question.
-    """
-
-    def __init__(self) -> None:
-        self._progress: tuple[Progress, float] | None = None
-        self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._draw, name="progress", daemon=True)
-        self._thread.start()
-
-    def on_progress(self, progress: "Progress") -> None:
-        self._progress = progress, time.monotonic()
-
-    def close(self) -> None:
-        self._closed.set()
-        self._thread.join()
-
-    def _draw(self) -> None:
-        lines = BottomLines()
-        while not self._closed.wait(_REDRAWN_EVERY):
-            if self._progress is not None:
-                lines.show(self._text(*self._progress))
-        lines.close()
-
-    @staticmethod
-    def _text(progress: "Progress", at: float) -> str:
-        ago = time.monotonic() - at
-        text = f"{progress.passed} of {progress.total} passed, {progress.open} open"
-        text += f"  asked {progress.asked} times  {progress.elapsed + ago:.0f} s"
-        left = progress.pause - ago
-        return f"{text}  asking again in {left:.0f} s" if left > 0 else text
+def _how_far(progress: "Progress", ago: float) -> str:
+    text = f"{progress.passed} of {progress.total} passed, {progress.open} open"
+    text += f"  asked {progress.asked} times  {progress.elapsed + ago:.0f} s"
+    left = progress.pause - ago
+    return f"{text}  asking again in {left:.0f} s" if left > 0 else text
 
 
-def _write_junit(report: "CheckReport", path: str | None) -> str:
+def write_junit(report: "Audit | CheckReport", path: str | None) -> str:
     """Write the file; return what went wrong, as a sentence."""
     from knowledge_bot.checks._report import write_whole
 

@@ -112,7 +112,27 @@ _OPTIONS = (
 )
 
 
-class _Sources(Suggesting):
+def _with(*options: Callable[[Any], Any]) -> Callable[..., Any]:
+    """Add options to a command, in this order."""
+
+    def add(command: Callable[..., None]) -> Any:
+        return reduce(lambda made, option: option(made), reversed(options), command)
+
+    return add
+
+
+FINDERS: dict[str, Callable[..., Any]] = {}
+"""What makes the origin of each command from its own arguments."""
+
+COMMON = frozenset(
+    ["watch", *(str(one.name) for one in _with(*_OPTIONS)(click.Command("")).params)]
+)
+"""The names of the options that are not about where items come from."""
+
+
+class Origins(Suggesting):
+    """A group with a command for each kind of origin."""
+
     def meant(self, typed: str) -> str:
         """Return the command for what can only be a folder or an address."""
         if typed.startswith(("http://", "https://")):
@@ -120,7 +140,7 @@ class _Sources(Suggesting):
         return f"folder {typed}" if Path(typed).is_dir() else ""
 
 
-@click.group(cls=_Sources)
+@click.group(cls=Origins)
 def ingest() -> None:
     """Add many items, each exactly once over any number of runs.
 
@@ -192,18 +212,10 @@ def _ingestion(find: Callable[..., Any]) -> Callable[..., None]:
         except LedgerError as error:
             raise Failed(f"Nothing was sent: {error}", Exit.SOME_FAILED) from None
 
+    FINDERS[find.__name__] = find
     command.__name__, command.__doc__ = find.__name__, find.__doc__
     made: Callable[..., None] = _with(*_OPTIONS)(click.pass_obj(command))
     return made
-
-
-def _with(*options: Callable[[Any], Any]) -> Callable[..., Any]:
-    """Add options to a command, in this order."""
-
-    def add(command: Callable[..., None]) -> Any:
-        return reduce(lambda made, option: option(made), reversed(options), command)
-
-    return add
 
 
 def _files_of(ledger: "Ledger") -> list[Path]:

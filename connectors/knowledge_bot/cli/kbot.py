@@ -40,6 +40,7 @@ _COMMANDS = {
     "ask": "asking:ask",
     "chat": "asking:chat",
     "check": "checking:check",
+    "audit": "auditing:audit",
     "add": "adding:add",
     "sources": "calling:sources",
     "ingest": "ingesting:ingest",

@@ -1,17 +1,22 @@
 """Progress: on stderr, and only where that is a terminal."""
 
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from knowledge_bot.cli.terminal import console, give_up, one_line, printable
 
 if TYPE_CHECKING:
     from knowledge_bot.ingest import Report
+
+T = TypeVar("T")
+
+_REDRAWN_EVERY = 0.25
 
 # Seconds that the rate of an ingestion is measured over.
 _WINDOW = 30.0
@@ -71,6 +76,43 @@ class BottomLines:
             self._live.stop()
         except OSError:
             give_up(sys.stderr)
+
+
+@contextmanager
+def shown_line(
+    text: Callable[[T, float], str], *, quiet: bool
+) -> Iterator[Callable[[T], None] | None]:
+    """Show one line at the bottom of a terminal: how far something is.
+
+    It is drawn in a thread of its own: a terminal that is stopped (Ctrl-S) holds up nothing else.
+
+    Args:
+        text: returns the line of what was reported last, so many seconds ago.
+        quiet: show nothing.
+
+    Yields:
+        What takes a report; None where nothing is shown.
+    """
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    seen: list[tuple[T, float]] = []
+    closed = threading.Event()
+
+    def draw() -> None:
+        lines = BottomLines()
+        while not closed.wait(_REDRAWN_EVERY):
+            if seen:
+                lines.show(text(seen[-1][0], time.monotonic() - seen[-1][1]))
+        lines.close()
+
+    thread = threading.Thread(target=draw, name="progress", daemon=True)
+    thread.start()
+    try:
+        yield lambda report: seen.__setitem__(slice(None), [(report, time.monotonic())])
+    finally:
+        closed.set()
+        thread.join()
 
 
 class IngestionProgress:

@@ -1,0 +1,473 @@
+"""`audit` and `aaudit`: which documents of an origin a bot does not find.
+
+Nobody writes a question: the rarest words of a document's most distinctive sentences are asked, and
+an answer has to hold such a sentence. What the service has written down of its sources (extensions
+`sync` and `sources`) is believed where it says that something is missing, old or unreadable, and
+for what cannot be read here.
+"""
+
+import asyncio
+import contextlib
+import inspect
+import math
+import random
+import threading
+import time
+from collections.abc import AsyncIterable, Callable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+
+from knowledge_bot._answers import Answer
+from knowledge_bot._client import AsyncClient, Client
+from knowledge_bot._endpoints import check_number, identifier
+from knowledge_bot._threads import in_own_loop, in_thread
+from knowledge_bot.checks._bots import check_bot
+from knowledge_bot.checks._coverage import Audit, AuditedDocument, Finding
+from knowledge_bot.checks._sentences import Corpus, holds, same_text, sentences
+from knowledge_bot.errors import (
+    BadRequestError,
+    ConfigurationError,
+    KnowledgeBotError,
+    NotFoundError,
+)
+
+if TYPE_CHECKING:
+    from knowledge_bot.models import SourceDetails, SyncEntry
+
+# Sentences of a document that are asked for, and passages that are looked at: by the rarest words
+# of a sentence, and by the whole of it.
+_SENTENCES = 2
+_PASSAGES = 5
+_MORE_PASSAGES = 20
+
+_ATTEMPTS = 3
+
+OnAudit = Callable[[Audit], object]
+"""Called with what is known so far: before the first question, and after each document."""
+
+
+class AuditOptions(TypedDict, total=False):
+    """How an audit runs: the options of `audit` and `aaudit`.
+
+    Attributes:
+        sample: how many documents are judged, taken at random each time; None: all.
+        budget: the most messages that are sent, where the bot is asked by messages: one or two for
+            each document. None: as many as it takes.
+        min_coverage: the share of the documents that has to be found for `Audit.ok`, 0 to 1.
+        concurrency: how many requests may be under way.
+        on_progress: called with how far it is.
+    """
+
+    sample: int | None
+    budget: int | None
+    min_coverage: float
+    concurrency: int
+    on_progress: OnAudit | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Options:
+    sample: int | None = None
+    budget: int | None = None
+    min_coverage: float = 0.98
+    concurrency: int = 4
+    on_progress: OnAudit | None = None
+
+    def __post_init__(self) -> None:
+        check_number("min_coverage", self.min_coverage, 0, 1)
+        check_number("concurrency", self.concurrency, 1, whole=True)
+        if self.sample is not None:
+            check_number("sample", self.sample, 1, whole=True)
+        if self.budget is not None:
+            check_number("budget", self.budget, _SENTENCES, whole=True)
+        if self.on_progress is not None and not callable(self.on_progress):
+            raise ConfigurationError.expected("on_progress", "a function", self.on_progress)
+
+
+def audit(client: Client, bot_id: str, origin: Any, **options: Unpack[AuditOptions]) -> Audit:
+    """Find out which documents of an origin a bot does not find.
+
+    A document is found if the bot can say two of its sentences: by `search` where the service
+    announces `passages`, else by messages, each of which leaves a conversation; then one of the two
+    is enough. How many there will be at most, the first call of `on_progress` says, and `budget`
+    bounds it. It blocks, and may be called from a running event loop's thread.
+
+    Args:
+        client: asks the service.
+        bot_id: the bot, `bot_…`.
+        origin: what `ingest` takes, such as a `knowledge_bot.origins.Folder`.
+        options: `sample`, `budget` and the others of `AuditOptions`: for their meaning, see
+            `help(knowledge_bot.checks.AuditOptions)`.
+
+    Returns:
+        The documents, each with what became of it, and the share of those that were found.
+
+    Raises:
+        ConfigurationError: an argument cannot be used, or the origin has no documents.
+        KnowledgeBotError: the service cannot be asked, or has no such bot.
+        Exception: what the origin or a callback raised.
+    """
+    if not isinstance(client, Client):
+        raise ConfigurationError.expected(
+            "client", "a Client", client, "; aaudit takes an AsyncClient"
+        )
+    run = _Run(client, in_thread, bot_id, origin, _Options(**options))
+
+    def interrupted(error: BaseException, _: Future[Audit]) -> None:
+        run.ended.set()
+        raise error
+
+    with client._run_span("audit") as counted:  # noqa: SLF001 - the core's own
+        found = in_own_loop(run.audit, "audit", interrupted)
+        counted(found.counts)
+    return found
+
+
+async def aaudit(
+    client: AsyncClient, bot_id: str, origin: Any, **options: Unpack[AuditOptions]
+) -> Audit:
+    """Audit as `audit` does, without blocking; items may be an asynchronous iterable.
+
+    Arguments, result and errors are those of `audit`.
+    """
+    if not isinstance(client, AsyncClient):
+        raise ConfigurationError.expected(
+            "client", "an AsyncClient", client, "; audit takes a Client"
+        )
+    run = _Run(
+        client, lambda function, *given: function(*given), bot_id, origin, _Options(**options)
+    )
+    with client._run_span("audit") as counted:  # noqa: SLF001 - as above
+        found = await run.audit()
+        counted(found.counts)
+    return found
+
+
+@dataclass(slots=True)
+class _Document:
+    """A document while it is judged.
+
+    Attributes:
+        place: where it comes in the origin.
+        item: the item; None of what the origin could not read.
+        text: what it says; None where that cannot be read here.
+        reason: why it cannot be.
+        entry: what the service has written down of it, where it keeps the book.
+        wanted: the sentences that the bot has to say.
+        left: how many messages are kept for it.
+    """
+
+    place: int
+    key: str
+    name: str
+    item: Any = None
+    text: str | None = None
+    reason: str = ""
+    entry: "SyncEntry | None" = None
+    wanted: list[str] = field(default_factory=list)
+    left: int = 0
+
+    def judged(self, outcome: Finding, reason: str = "") -> AuditedDocument:
+        return AuditedDocument(self.key, self.name, outcome, reason)
+
+
+@dataclass
+class _Run:
+    """One audit.
+
+    Attributes:
+        call: calls a function that uses the client, and awaits what it returns.
+        ended: set by another thread: nothing more is asked.
+    """
+
+    client: Any
+    call: Any
+    bot_id: str
+    origin: Any
+    options: _Options
+    ended: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        from knowledge_bot.ingest._feeding import RunOrigin
+
+        identifier("bot_id", self.bot_id, "bot_")
+        self._place = RunOrigin(self.origin, None, ["the origin"])
+        self.client._check("audit")  # noqa: SLF001 - the core's own
+        self._began = time.monotonic()
+        self._asked = self._reserved = self._total = self._most = 0
+        self._judged: dict[int, AuditedDocument] = {}
+        self._by_search = self._has_book = self._lists_sources = False
+
+    async def audit(self) -> Audit:
+        announced = await self.call(self.client.extensions)
+        self._by_search, self._lists_sources = "passages" in announced, "sources" in announced
+        documents = await self._documents()
+        self._total = len(documents)
+        if all(one.item is None for one in documents):
+            why = documents[0].reason if documents else "There are none"
+            raise ConfigurationError.of("origin", f"{self._place.name} has no documents. {why}")
+        budget = None if self._by_search else self.options.budget
+        documents = _sampled(documents, self.options.sample, budget)
+        await asyncio.to_thread(self._read, documents)
+        if "sync" in announced:
+            await self._look_up(documents)
+        documents = _without_twins(documents)
+        self._corpus = Corpus(one.text for one in documents if one.text)
+        for one in documents:
+            one.wanted = self._corpus.distinctive(one.text or "", _SENTENCES)
+        asked = sum(len(one.wanted) for one in documents)
+        self._most = asked if self._by_search else min(asked, budget or asked)
+        self._tell()
+        await self._judge_all(documents)
+        return self._found()
+
+    def _found(self) -> Audit:
+        return Audit(
+            documents=tuple(self._judged[place] for place in sorted(self._judged)),
+            bot_id=self.bot_id,
+            origin=self._place.name,
+            total=self._total,
+            ways="search" if self._by_search else "messages",
+            asked=self._asked,
+            most=self._most,
+            min_coverage=self.options.min_coverage,
+            duration=time.monotonic() - self._began,
+        )
+
+    def _tell(self) -> None:
+        if self.options.on_progress is not None:
+            self.options.on_progress(self._found())
+
+    # What the origin has --------------------------------------------------------------------------
+
+    async def _documents(self) -> list[_Document]:
+        """Return what the origin holds; what is left out of it on purpose is no document."""
+        items = self.origin
+        if callable(getattr(items, "items", None)) and not isinstance(items, dict):
+            items = await asyncio.to_thread(lambda: [*_items(self.origin.items)])
+        elif hasattr(items, "aitems"):
+            items = _items(items.aitems)
+        if isinstance(items, AsyncIterable):
+            return [*_numbered([one async for one in items])]
+        return [*_numbered(await asyncio.to_thread(list, items))]
+
+    def _read(self, documents: list[_Document]) -> None:
+        from knowledge_bot.origins._documents import UnreadableError
+        from knowledge_bot.origins._texts import TextReader
+
+        with contextlib.closing(TextReader(self.origin)) as reader:
+            for one in documents:
+                if one.item is None or self.ended.is_set():
+                    continue
+                try:
+                    text = reader.text(one.item)
+                except (OSError, UnreadableError) as error:
+                    one.item = None
+                    one.reason = (
+                        f"It cannot be read here: {getattr(error, 'strerror', None) or error}."
+                    )
+                else:
+                    one.text = text if text and sentences(text) else None
+
+    async def _look_up(self, documents: list[_Document]) -> None:
+        """Note what the service has written down, if it knows the origin."""
+        name = self._place.name
+        self._has_book = (await self.call(self.client.compare_origin, name)).known
+        if self._has_book:
+            book = {one.key: one for one in await self.call(self.client.list_entries, name)}
+            for one in documents:
+                one.entry = book.get(one.key)
+
+    # What the bot finds ---------------------------------------------------------------------------
+
+    async def _judge_all(self, documents: list[_Document]) -> None:
+        """Judge them; those for which the budget has no room wait for what others leave of it."""
+        before = len(documents) + 1
+        while len(documents) < before and not self.ended.is_set():
+            before, self._put_off = len(documents), list[_Document]()
+            waiting, tasks = iter(documents), range(self.options.concurrency)
+            workers = [asyncio.create_task(self._work(waiting)) for _ in tasks]
+            try:
+                await asyncio.gather(*workers)
+            finally:
+                for one in workers:
+                    one.cancel()
+            documents = self._put_off
+
+    async def _work(self, waiting: Iterator[_Document]) -> None:
+        for one in waiting:
+            if self.ended.is_set():
+                return
+            needed = 0 if self._by_search else len(one.wanted)
+            if self._asked + self._reserved + needed > (self.options.budget or math.inf):
+                self._put_off.append(one)
+                continue
+            one.left = needed
+            self._reserved += needed
+            self._judged[one.place] = await self._judge(one)
+            self._reserved -= one.left
+            self._tell()
+
+    async def _judge(self, one: _Document) -> AuditedDocument:
+        if one.reason:
+            return one.judged(Finding.UNREADABLE, one.reason)
+        if one.entry is not None and (known := await self._by_the_book(one, one.entry)):
+            return known
+        if one.text:
+            return await self._by_asking(one)
+        if self._has_book:
+            return one.judged(Finding.MISSING, "The service has no source of it.")
+        if self._lists_sources:
+            return await self._by_its_source(one)
+        reason = "Its text cannot be read here, and the service does not say what became of it."
+        return one.judged(Finding.UNREADABLE, reason)
+
+    async def _by_the_book(self, one: _Document, entry: "SyncEntry") -> AuditedDocument | None:
+        """Judge a document by what the service has written down; None where only asking shows."""
+        if entry.status == "failed":
+            return one.judged(Finding.UNREADABLE, _failed(entry.reason))
+        if entry.digest.startswith("sha256:"):
+            digest = await asyncio.to_thread(one.item.content_digest)
+            if entry.digest != f"sha256:{digest.hex()}":
+                return one.judged(Finding.OLD, "The service holds another version of it.")
+        if one.text:
+            return None
+        return one.judged(*_of_status(entry.status))
+
+    async def _by_its_source(self, one: _Document) -> AuditedDocument:
+        found = await self._sources(one.name)
+        if not found:
+            return one.judged(Finding.MISSING, "The service has no source of this name.")
+        newest = found[0]
+        if newest.status == "failed":
+            return one.judged(Finding.UNREADABLE, _failed(newest.reason))
+        return one.judged(*_of_status(newest.status))
+
+    async def _sources(self, name: str) -> "list[SourceDetails]":
+        """Return the sources of a name, the newest first."""
+        found = self.client.list_sources(name)
+        if isinstance(found, AsyncIterable):
+            return [one async for one in found]
+        several: list[SourceDetails] = await self.call(list, found)
+        return several
+
+    async def _by_asking(self, one: _Document) -> AuditedDocument:
+        wanted, held, there = one.wanted, 0, False
+        for sentence in wanted:
+            is_held, names_it = await (self._searched if self._by_search else self._messaged)(
+                one, sentence
+            )
+            held += is_held
+            there |= is_held or names_it
+            if held and not self._by_search:
+                break
+        if held == len(wanted) or (held and not self._by_search):
+            return one.judged(Finding.FOUND)
+        if not there and self._lists_sources and not self._has_book:
+            there = bool(await self._sources(one.name))
+        lacking = (
+            f"The bot was asked for {len(wanted)} of its sentences, and said {held or 'none'}."
+        )
+        return one.judged(Finding.OLD if there else Finding.MISSING, lacking)
+
+    async def _searched(self, one: _Document, sentence: str) -> tuple[bool, bool]:
+        names_it = False
+        for query, limit in (
+            (self._corpus.question(sentence), _PASSAGES),
+            (sentence, _MORE_PASSAGES),
+        ):
+            found = await self._request(self.client.search, query, bot_id=self.bot_id, limit=limit)
+            names_it |= any(passage.name == one.name for passage in found)
+            by_source: dict[str, str] = {}  # a sentence may begin in one passage and end in another
+            for passage in found:
+                before = by_source.get(passage.source_id, "")
+                by_source[passage.source_id] = f"{before}\n{passage.text}"
+            if holds(by_source.values(), sentence):
+                return True, True
+        return False, names_it
+
+    async def _messaged(self, one: _Document, sentence: str) -> tuple[bool, bool]:
+        question = self._corpus.question(sentence)
+        one.left -= 1
+        self._reserved -= 1
+        said = Answer.of(
+            await self._request(self.client.send_message, bot_id=self.bot_id, content=question)
+        )
+        texts = [said.text, *(passage.text for passage in said.cited)]
+        return holds(texts, sentence), said.names(one.name)
+
+    async def _request(self, function: Callable[..., Any], *given: Any, **more: Any) -> Any:
+        """Ask the service, again where that may help: a question changes nothing.
+
+        Raises:
+            KnowledgeBotError: it cannot be asked, or has no such bot.
+        """
+        for attempt in range(_ATTEMPTS):
+            self._asked += 1
+            try:
+                return await self.call(lambda: function(*given, **more))
+            except (BadRequestError, NotFoundError) as error:
+                there: Any = ()
+                with contextlib.suppress(KnowledgeBotError):
+                    there = await self.call(self.client.list_bots)
+                check_bot(self.bot_id, there, error)
+                raise
+            except KnowledgeBotError as error:
+                spent = self.options.budget is not None and self._asked >= self._most
+                if not error.may_pass or attempt + 1 == _ATTEMPTS or spent:
+                    raise
+        raise AssertionError("unreachable")
+
+
+def _items(items: Callable[..., Any]) -> Any:
+    from knowledge_bot.origins._origin import NoMemory
+
+    return items(NoMemory()) if inspect.signature(items).parameters else items()
+
+
+def _numbered(items: list[Any]) -> Iterator[_Document]:
+    from knowledge_bot.ingest import File, Skipped, Text, WebPage
+
+    for place, item in enumerate(items):
+        if isinstance(item, Skipped):
+            if item.invalid or item.partial:
+                reason = f"It cannot be read here: {item.reason.rstrip('.')}."
+                yield _Document(place, item.name, item.name, reason=reason)
+        elif isinstance(item, File | Text | WebPage):
+            name = (
+                item.name if not isinstance(item, File) else item.name or PurePath(item.path).name
+            )
+            yield _Document(place, item.identity, name, item)
+        else:
+            raise ConfigurationError.expected("origin", "an origin of items", item)
+
+
+def _sampled(documents: list[_Document], sample: int | None, budget: int | None) -> list[_Document]:
+    """Return as many documents as are judged, in any order where they are not all."""
+    count = min(one for one in (len(documents), sample, budget) if one)
+    if count == len(documents) and (budget is None or budget >= _SENTENCES * count):
+        return documents
+    return random.sample(documents, count)
+
+
+def _without_twins(documents: list[_Document]) -> list[_Document]:
+    """Return the documents, of several that say the same the one that the service has."""
+    kept: dict[str | int, _Document] = {}
+    for one in documents:
+        said = same_text(one.text) if one.text else one.place
+        if said not in kept or (kept[said].entry is None and one.entry is not None):
+            kept[said] = one
+    return [*kept.values()]
+
+
+def _failed(reason: str | None) -> str:
+    return f"The service could not read it: {(reason or 'it does not say why').rstrip('.')}."
+
+
+def _of_status(status: str) -> tuple[Finding, str]:
+    """Return what the status of a source says of a document whose text cannot be read here."""
+    if status == "ready":
+        return Finding.FOUND, "The service has read it; its text cannot be compared here."
+    return Finding.MISSING, f"The service has not read it yet: its source is {status}."

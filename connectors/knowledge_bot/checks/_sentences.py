@@ -1,0 +1,107 @@
+"""What a document alone says: its most distinctive sentences, and whether a text holds one.
+
+A sentence is compared by its letters and digits in runs of five, so that neither line breaks nor
+most markup make a difference, in any script.
+"""
+
+import html
+import math
+import re
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from knowledge_bot._answers import folded
+
+_SHORTEST, _LONGEST = 40, 260
+_FEWEST_LETTERS = 12  # of a line that is asked for where there is no sentence
+_ASKED = 7  # words
+_RUN = 5
+_SHARE = 0.85  # of a sentence's runs that a text has to have
+
+_WORD = re.compile(r"\w+")
+# What is no prose: front matter, fenced code, comments, where links lead.
+_ASIDE = re.compile(
+    r"\A---\n.*?\n---\n|^(```|~~~).*?^\s*\1|<!--.*?-->|^\s*\[[^\]]+\]:\s.*?$",
+    re.DOTALL | re.MULTILINE,
+)
+# Where something new begins: after an empty line, and at lists, headings, quotes, tables, fields.
+_BLOCK = re.compile(r"\n\s*\n|\n(?=\s*(?:[-*+•#>|:.=~!?]|\d+[.)]\s))")
+_SENTENCE = re.compile(r"(?<=[.!?…])\s+|(?<=[。\uff01\uff1f])")
+_BULLET = re.compile(r"^\s*(?:[-*+•>]+|#+|\d+[.)])\s+")
+# What stands behind the words of a link, roles, and tags: a service shows them or not.
+_TARGET = re.compile(r"(?<=\])(?:\([^()\s]*\)|\[[^\]]*\])|:[\w:+-]+:(?=`)|<[^<>\n]*>")
+_MARKUP = re.compile(r"[`<>\[\]{}|*_\\=~^$]|https?:|::")
+
+
+def sentences(text: str) -> list[str]:
+    """Return the sentences of a text, each once; of one that has none, its lines."""
+    prose = html.unescape(_ASIDE.sub("\n\n", text.replace("\r\n", "\n")))
+    found = [
+        " ".join(_BULLET.sub("", one).split())
+        for block in _BLOCK.split(prose)
+        for one in _SENTENCE.split(block)
+    ]
+    said = [one for one in found if len(_letters(one)) >= _FEWEST_LETTERS]
+    return [*dict.fromkeys([one for one in said if _SHORTEST <= len(one) <= _LONGEST] or said)]
+
+
+def words(text: str) -> list[str]:
+    """Return the words of a text, in order."""
+    return _WORD.findall(folded(text))
+
+
+def same_text(text: str) -> str:
+    """Return what two texts have in common that are the same but for blanks and punctuation."""
+    return _letters(text)
+
+
+class Corpus:
+    """How rare words and sentences are among the documents of an origin."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self._with_word: Counter[str] = Counter()
+        self._with_sentence: Counter[str] = Counter()
+        self._count = 0
+        for text in texts:
+            self._count += 1
+            self._with_word.update({*words(text)})
+            self._with_sentence.update({*sentences(text)})
+
+    def distinctive(self, text: str, count: int) -> list[str]:
+        """Return the sentences of a document that say most about which one it is, best first.
+
+        A sentence that another document has, or that holds markup, which the service may show
+        otherwise, is taken only where there is no other.
+        """
+        found = sentences(text)
+        own = [one for one in found if self._with_sentence[one] < 2] or found
+        plain = [one for one in own if not _MARKUP.search(one)] or own
+        return sorted(plain, key=self._commonness)[:count]
+
+    def _commonness(self, sentence: str) -> float:
+        return -statistics.mean(map(self._rarity, words(sentence) or [""]))
+
+    def question(self, sentence: str) -> str:
+        """Return the rarest words of a sentence, in its order."""
+        said: Mapping[str, None] = dict.fromkeys(words(_TARGET.sub("", sentence)))
+        rarest = {*sorted(said, key=self._rarity, reverse=True)[:_ASKED]}
+        return " ".join(word for word in said if word in rarest)
+
+    def _rarity(self, word: str) -> float:
+        return math.log((self._count + 1) / max(1, self._with_word[word]))
+
+
+def holds(texts: Iterable[str], sentence: str) -> bool:
+    """Return whether one of some texts says a sentence."""
+    wanted = _runs(sentence)
+    return any(len(wanted & _runs(text)) >= _SHARE * len(wanted) for text in texts)
+
+
+def _runs(text: str) -> set[str]:
+    letters = _letters(text)
+    return {letters[start : start + _RUN] for start in range(max(1, len(letters) - _RUN + 1))}
+
+
+def _letters(text: str) -> str:
+    return "".join(words(_TARGET.sub("", text))).replace("_", "")
