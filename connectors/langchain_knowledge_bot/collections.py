@@ -2,7 +2,7 @@
 
 import asyncio
 import warnings
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from langchain_core.document_loaders import BaseLoader
@@ -76,9 +76,10 @@ class KnowledgeBotCollection(ClientMixin):
     `index()`.
 
     A document is identified by its `id`, and without one as `knowledge_bot.origins.Loader`
-    says: by its `source` and its position there, or by its text. To identify documents by something
-    else, pass `key`. A document without text is skipped, and named in the report; it is `invalid`
-    where the service still has its text of before.
+    says: by its `source` and its position there, or by its text. A random id (`uuid4`) is none: it
+    is another one each time the document is read. To identify documents by something else, pass
+    `key`, or `ids` with them. A document without text is skipped, and named in the report; it is
+    `invalid` where the service still has its text of before.
 
     Setup:
         `pip install "knowledge-bot[langchain]"`, and `KNOWLEDGE_BOT_BASE_URL` and
@@ -149,11 +150,14 @@ class KnowledgeBotCollection(ClientMixin):
         ingestion_of(self)
         return self
 
-    def add_documents(self, documents: Iterable[Document]) -> Report:
+    def add_documents(
+        self, documents: Iterable[Document], ids: Sequence[str] | None = None
+    ) -> Report:
         """Create a source of each document that is new or changed.
 
         Args:
             documents: read one at a time; a generator such as a loader's `lazy_load` will do.
+            ids: what identifies each document of a list, whatever its own id is.
 
         Returns:
             How many were created, replaced, unchanged and superseded, and which were skipped.
@@ -163,14 +167,16 @@ class KnowledgeBotCollection(ClientMixin):
             ConfigurationError: an argument cannot be used.
             LedgerError: the ledger cannot be read or written.
         """
-        texts = Texts(key=self.key)
+        texts = self._texts(documents, ids)
         return self._checked(ingestion_of(self).run(self._sync, _items(documents, texts)), texts)
 
     async def aadd_documents(
-        self, documents: Iterable[Document] | AsyncIterable[Document]
+        self,
+        documents: Iterable[Document] | AsyncIterable[Document],
+        ids: Sequence[str] | None = None,
     ) -> Report:
         """Do as `add_documents` does, without blocking; takes a loader's `alazy_load` as well."""
-        return await self._aadd(documents, ingestion_of(self))
+        return await self._aadd(documents, self._texts(documents, ids), ingestion_of(self))
 
     def sync(
         self,
@@ -204,7 +210,8 @@ class KnowledgeBotCollection(ClientMixin):
     async def async_sync(self, loader: BaseLoader, **options: Unpack[SyncOptions]) -> Report:
         """Do as `sync` does, without blocking: the loader is read by its `alazy_load`."""
         _check_loader(loader)
-        return await self._aadd(loader.alazy_load(), sync_of(self, loader, options))
+        texts = Texts(key=self.key)
+        return await self._aadd(loader.alazy_load(), texts, sync_of(self, loader, options))
 
     def delete(self, ids: list[str] | None = None) -> DeleteResponse:
         """Delete the sources of documents, where the service announces that this key may.
@@ -260,10 +267,17 @@ class KnowledgeBotCollection(ClientMixin):
     def _is_here(self, one: Entry | SupersededSource) -> bool:
         return one.collections == tuple(sorted(self.collections))
 
-    async def _aadd(
-        self, documents: Iterable[Document] | AsyncIterable[Document], ingestion: Ingestion
-    ) -> Report:
-        texts = Texts(key=self.key)
+    def _texts(self, documents: object, ids: Sequence[str] | None) -> Texts:
+        if ids is None:
+            return Texts(key=self.key)
+        if not isinstance(documents, Sequence) or len(documents) != len(ids):
+            raise ConfigurationError.of(
+                "ids", "pass a list of documents and as many ids. Nothing was sent"
+            )
+        following = iter(ids)
+        return Texts(key=lambda _: next(following))
+
+    async def _aadd(self, documents: Any, texts: Texts, ingestion: Ingestion) -> Report:
         found = _items(documents, texts)
         return self._checked(await ingestion.arun(self._awaiting_client(), found), texts)
 

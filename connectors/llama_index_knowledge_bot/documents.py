@@ -1,7 +1,6 @@
 """Documents as texts for a collection, including documents that come split."""
 
 import hashlib
-import uuid
 from collections.abc import Iterable, Iterator, Sequence
 
 from llama_index.core.schema import (
@@ -15,7 +14,7 @@ from llama_index.core.schema import (
 )
 
 from knowledge_bot import ConfigurationError
-from knowledge_bot.adapters import text_or_skipped
+from knowledge_bot.adapters import is_random, text_or_skipped
 from knowledge_bot.ingest import Skipped, Text
 
 # Where readers keep a document's name, the best first.
@@ -66,7 +65,7 @@ def _text(document_id: str, parts: Sequence[BaseNode]) -> Text | Skipped:
             reason = "it is an image; send its text instead, or its file with upload_source()"
             return Skipped(name or document_id, reason, invalid=True)
         name = name or document_id
-    if not _is_random(document_id):
+    if not is_random(document_id):
         return text_or_skipped(name or document_id, content, document_id)
     # The framework gives a document without an id a new one each time it is read. Such a document
     # is identified by its content: unchanged, it is recognised; changed, it is another document.
@@ -81,13 +80,6 @@ def _name(part: BaseNode) -> str | None:
         if isinstance(name, str) and name.strip():
             return name
     return None
-
-
-def _is_random(document_id: str) -> bool:
-    try:
-        return uuid.UUID(document_id).version == 4
-    except ValueError:
-        return False
 
 
 def _content(node: BaseNode) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 import pickle
+from uuid import uuid4
 
 import pytest
 from langchain_core.document_loaders import BaseLoader
@@ -49,6 +50,26 @@ def test_a_key_of_the_callers_own_is_used(add, collection, service):
     add(keyed, [Document("a", metadata={"number": "1", "title": "First\nline"})])
     assert add(keyed, [Document("b", metadata={"number": "1"})]).superseded == 1
     assert created(service) == [("First", "a"), ("b", "b")]
+
+
+@pytest.mark.parametrize("metadata", [{"source": "hours.md"}, {}])
+def test_random_ids_are_no_keys_unless_they_are_passed_as_ids(metadata, add):
+    service = MemoryService(extensions={"sources", "sync"})
+
+    def read(text="Opens at 9.", **more):
+        return [Document(text, id=str(uuid4()), metadata=metadata, **more)]
+
+    assert add(in_memory(service), read()).created == 1
+    assert add(in_memory(service), read()).unchanged == 1
+    if metadata:
+        assert add(in_memory(service), read("Opens at 8.")).replaced == 1
+    kept, collection = [str(uuid4())], in_memory(MemoryService(extensions={"sources", "sync"}))
+    assert collection.add_documents(read(), ids=kept).created == 1
+    assert asyncio.run(collection.aadd_documents(read("Opens at 7."), ids=kept)).replaced == 1
+    assert collection.delete(kept)["succeeded"] == kept
+    for wrong in (["a", "b"], []):
+        with refused("ids"):
+            collection.add_documents(read(), ids=wrong)
 
 
 def test_what_other_services_and_collections_hold_is_not_listed(collection, service):

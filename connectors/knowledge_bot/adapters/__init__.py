@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         check_names,
         shared_options,
     )
-    from knowledge_bot.origins._loader import Texts, text_or_skipped
+    from knowledge_bot.origins._loader import Texts, is_random, text_or_skipped
 
 _HOMES = {
     "._configuration": ("API_KEY_VARIABLE", "BASE_URL_VARIABLE", "is_loopback"),
@@ -40,7 +40,7 @@ _HOMES = {
     ".checks._questions": ("question_of",),
     ".adapters.removing": ("remove",),
     ".ingest._options": ("OnUnknown", "SharedOptions", "check_names", "shared_options"),
-    ".origins._loader": ("Texts", "text_or_skipped"),
+    ".origins._loader": ("Texts", "is_random", "text_or_skipped"),
 }
 
 __all__ = [
@@ -57,6 +57,7 @@ __all__ = [
     "end_of_life",
     "identifier",
     "is_loopback",
+    "is_random",
     "lazy_names",
     "new_key",
     "parse_questions",

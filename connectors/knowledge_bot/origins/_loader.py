@@ -57,8 +57,9 @@ class Loader(Origin):
 
     Documents are taken one at a time if the loader can do that (`lazy_load`, `alazy_load`,
     `lazy_load_data`), otherwise all at once (`load`, `load_data`). Each becomes a `Text`. Its key
-    is its id; without one its `source`, `file_path` or `url` in the metadata and its number among
-    the documents of that source, such as a page of a file; without these a hash of its text. The
+    is its id, unless that is a random UUID; without one its `source`, `file_path` or `url` in the
+    metadata and its number among the documents of that source, such as a page of a file; without
+    these a hash of its text. The
     key of a row, which has `row` or `seq_num` in its metadata, is its source and a hash of its
     text. If the loader raises, the last item is a `Skipped` with the error.
 
@@ -313,14 +314,17 @@ def _metadata(document: Any) -> dict[str, Any]:
 
 
 def _id(document: Any) -> str:
-    """Return a document's id, unless it is a random one that LlamaIndex made up."""
-    if given := getattr(document, "id", None) if hasattr(document, "page_content") else None:
-        return str(given)
-    given = str(getattr(document, "id_", None) or "")
+    """Return a document's id, unless it is a random one."""
+    given = getattr(document, "id" if hasattr(document, "page_content") else "id_", None)
+    return "" if is_random(str(given or "")) else str(given or "")
+
+
+def is_random(document_id: str) -> bool:
+    """Return whether an id was made up when the document was read, and is another one next time."""
     try:
-        return "" if uuid.UUID(given).version == 4 else given
+        return uuid.UUID(document_id).version == 4
     except ValueError:
-        return given
+        return False
 
 
 def _label(loader: object) -> str:
