@@ -39,6 +39,7 @@ from llama_index.core.tools import QueryEngineTool
 from llama_index.core.types import TokenAsyncGen
 
 from knowledge_bot import AsyncClient, Client, ConfigurationError
+from knowledge_bot.adapters import identifier
 from knowledge_bot.adapters.retrieval import Retrieval
 from knowledge_bot.conversations import Conversations, Heads, OnFork, Place, Said
 from llama_index_knowledge_bot.llm import KnowledgeBotLLM
@@ -346,6 +347,8 @@ class KnowledgeBotChatEngine(BaseChatEngine):
     ) -> None:
         if message_id is not None and conversation_id is None:
             raise ConfigurationError.of("message_id", "needs conversation_id= as well; pass both")
+        if conversation_id is not None:
+            identifier("conversation_id", conversation_id, "conv_")
         self.callback_manager = callback_manager or Settings.callback_manager
         self._heads = heads if isinstance(heads, Heads | None) else Heads(heads)
         self._on_fork = on_fork

@@ -8,6 +8,7 @@ from llama_index.core.tools import FunctionTool, QueryEngineTool
 from llama_index.core.tools.tool_spec.base import BaseToolSpec
 
 from knowledge_bot import AsyncClient, Bot, Client, Collection, Message
+from knowledge_bot.adapters import collection_ids
 from knowledge_bot.adapters.retrieval import Answer
 from knowledge_bot.adapters.tools import tool_descriptions, tool_names
 from llama_index_knowledge_bot.clients import Clients
@@ -82,7 +83,7 @@ class KnowledgeBotToolSpec(BaseToolSpec):
             default none, and the tools for it are left out.
 
     Raises:
-        ConfigurationError: there is no base URL; from `to_tool_list`, a description is for a bot
+        ConfigurationError: there is no base URL, or `write_to` has no ids of collections; from `to_tool_list`, a description is for a bot
             that does not exist.
         KnowledgeBotError: from a tool, as the client raised it; agents read its text.
     """
@@ -97,7 +98,7 @@ class KnowledgeBotToolSpec(BaseToolSpec):
     ) -> None:
         self._clients = Clients(client, async_client)
         self._descriptions = dict(descriptions or {})
-        self._write_to = write_to
+        self._write_to = collection_ids(write_to) if write_to else []
         offered = _READING + (_WRITING if write_to else [])
         self.spec_functions = [(name, f"a{name}") for name in offered]
 

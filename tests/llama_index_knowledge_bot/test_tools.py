@@ -121,6 +121,14 @@ def test_a_bot_has_to_be_named_and_a_turn_to_be_text(client):
     for kind in (KnowledgeBotLLM, KnowledgeBotQueryEngine, KnowledgeBotChatEngine):
         with refused("bot_id"):
             kind("", client=client)
+    for name, make in {
+        "collections": lambda: KnowledgeBotToolSpec(client, write_to="bot_1"),
+        "conversation_id": lambda: KnowledgeBotChatEngine(
+            "bot_1", conversation_id="", client=client
+        ),
+    }.items():
+        with refused(name):
+            make()
     with pytest.raises(ConfigurationError, match=r"^heads: "):
         KnowledgeBotLLM("bot_house", client=client, heads="sqlite:///heads.db")
     with pytest.raises(ConfigurationError, match=r"^message: "):
