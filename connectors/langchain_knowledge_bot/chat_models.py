@@ -299,7 +299,10 @@ class ChatKnowledgeBot(AskedOnce[LanguageModelInput, AIMessage], BaseChatModel, 
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        return _result(self._answer(messages, stop, run_manager, kwargs))
+        with asking(run_manager):
+            bot_id, said, how = self._asked(messages, kwargs)
+            reply = self._conversations().ask(self._sync, bot_id, said, **how)
+            return _result(bot_id, reply, stop or self.stop or [])
 
     @override
     async def _agenerate(
@@ -309,54 +312,19 @@ class ChatKnowledgeBot(AskedOnce[LanguageModelInput, AIMessage], BaseChatModel, 
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        return _result(await self._aanswer(messages, stop, run_manager, kwargs))
-
-    @override
-    def _stream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> Iterator[ChatGenerationChunk]:
-        yield _chunk(self._answer(messages, stop, run_manager, kwargs))
-
-    @override
-    async def _astream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> AsyncIterator[ChatGenerationChunk]:
-        yield _chunk(await self._aanswer(messages, stop, run_manager, kwargs))
-
-    def _answer(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None,
-        run: CallbackManagerForLLMRun | None,
-        arguments: Mapping[str, Any],
-    ) -> dict[str, Any]:
-        """Ask the bot, and return the fields of its message."""
-        with asking(run):
-            bot_id, said, how = self._asked(messages, arguments)
-            reply = self._conversations().ask(self._sync, bot_id, said, **how)
-            return message_fields(bot_id, reply, stop or self.stop or [])
-
-    async def _aanswer(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None,
-        run: AsyncCallbackManagerForLLMRun | None,
-        arguments: Mapping[str, Any],
-    ) -> dict[str, Any]:
-        """Ask as `_answer` does, without blocking."""
-        with asking(run):
-            bot_id, said, how = self._asked(messages, arguments)
+        with asking(run_manager):
+            bot_id, said, how = self._asked(messages, kwargs)
             client = self._awaiting_client()
             reply = await self._conversations().aask(client, bot_id, said, **how)
-            return message_fields(bot_id, reply, stop or self.stop or [])
+            return _result(bot_id, reply, stop or self.stop or [])
+
+    @override
+    def _stream(self, *arguments: Any, **kwargs: Any) -> Iterator[ChatGenerationChunk]:
+        yield _chunk(self._generate(*arguments, **kwargs))
+
+    @override
+    async def _astream(self, *arguments: Any, **kwargs: Any) -> AsyncIterator[ChatGenerationChunk]:
+        yield _chunk(await self._agenerate(*arguments, **kwargs))
 
     def _asked(
         self, messages: list[BaseMessage], arguments: Mapping[str, Any]
@@ -468,12 +436,40 @@ class ChatKnowledgeBot(AskedOnce[LanguageModelInput, AIMessage], BaseChatModel, 
         return True
 
 
-def _result(fields: dict[str, Any]) -> ChatResult:
-    return ChatResult(generations=[ChatGeneration(message=AIMessage(**fields))])
+def _result(bot_id: str, reply: Reply, stop: Sequence[str]) -> ChatResult:
+    """Return an answer as an `AIMessage` by which `said_in` recognises it.
+
+    The service sends the whole answer, so it is cut here, before the first of `stop`.
+    """
+    answer = Answer.of(reply.message)
+    # What the service cites beside its sources' names, in the fields of `Citation`.
+    cited = [{"title": one.name, "url": one.url, "cited_text": one.text} for one in answer.cited]
+    citations = [{name: text for name, text in one.items() if text is not None} for one in cited]
+    text = answer.text
+    # Other models accept a single text too; it must not be read as a list of letters.
+    for end in filter(None, [stop] if isinstance(stop, str) else stop):
+        text = text.partition(end)[0]
+    metadata = {
+        "model_provider": PROVIDER,
+        "model_name": bot_id,
+        **answer.as_dict(bot_id),
+        **reply.kept(text),
+        **({"citations": citations} if citations else {}),
+        "finish_reason": "stop",
+    }
+    message = AIMessage(content=text, id=reply.message.id, response_metadata=metadata)
+    return ChatResult(generations=[ChatGeneration(message=message)])
 
 
-def _chunk(fields: dict[str, Any]) -> ChatGenerationChunk:
-    return ChatGenerationChunk(message=AIMessageChunk(**fields, chunk_position="last"))
+def _chunk(result: ChatResult) -> ChatGenerationChunk:
+    said = result.generations[0].message
+    message = AIMessageChunk(
+        content=said.content,
+        id=said.id,
+        response_metadata=said.response_metadata,
+        chunk_position="last",
+    )
+    return ChatGenerationChunk(message=message)
 
 
 def _check(arguments: Mapping[str, Any]) -> None:
@@ -496,33 +492,6 @@ def _check(arguments: Mapping[str, Any]) -> None:
 def said_in(messages: Sequence[BaseMessage], bot_id: str) -> list[Said]:
     """Return messages as the core's, with the positions of the bot's own answers."""
     return [_said(number, message, bot_id) for number, message in enumerate(messages, 1)]
-
-
-def message_fields(bot_id: str, reply: Reply, stop: Sequence[str]) -> dict[str, Any]:
-    """Return the fields of an `AIMessage` or its chunk, by which `said_in` recognises it.
-
-    The service sends the whole answer, so it is cut here, before the first of `stop`.
-    """
-    answer = Answer.of(reply.message)
-    # What the service cites beside its sources' names, in the fields of `Citation`.
-    cited = [{"title": one.name, "url": one.url, "cited_text": one.text} for one in answer.cited]
-    citations = [{name: text for name, text in one.items() if text is not None} for one in cited]
-    text = answer.text
-    # Other models accept a single text too; it must not be read as a list of letters.
-    for end in filter(None, [stop] if isinstance(stop, str) else stop):
-        text = text.partition(end)[0]
-    return {
-        "content": text,
-        "id": reply.message.id,
-        "response_metadata": {
-            "model_provider": PROVIDER,
-            "model_name": bot_id,
-            **answer.as_dict(bot_id),
-            **reply.kept(text),
-            **({"citations": citations} if citations else {}),
-            "finish_reason": "stop",
-        },
-    }
 
 
 def _content_blocks(message: AIMessage) -> list[ContentBlock]:
