@@ -182,12 +182,10 @@ def _attempts(
                 error.__context__ = None
                 _notice_refusal(request, error, announced)
         error.idempotency_key = request.idempotency_key
-        asked = error.retry_after if isinstance(error, APIError) else None
-        pause = seconds_to_wait(_backoff(number) if asked is None else asked)
+        pause = pause_after(error, number)
         if error.delivery is Delivery.UNKNOWN and not request.only_reads:
             request.in_doubt = True
-        expired = request.in_doubt and time.time() + pause >= expiry
-        too_late = expired or (asked or 0.0) > LONGEST_RETRY_AFTER
+        too_late = pause is None or (request.in_doubt and time.time() + pause >= expiry)
         if number > settings.max_retries or too_late or not may_be_sent_again(request, error):
             if doubt is None or not _says_nothing_of_it(error):
                 raise error
@@ -258,6 +256,14 @@ def no_waiting() -> Iterator[None]:
         yield
     finally:
         _Waiting.allowed = before
+
+
+def pause_after(error: KnowledgeBotError, number: int) -> float | None:
+    """Return the seconds before the try after this number; None: more than is ever waited."""
+    asked = error.retry_after if isinstance(error, APIError) else None
+    if asked is not None and asked > LONGEST_RETRY_AFTER:
+        return None
+    return seconds_to_wait(_backoff(number) if asked is None else asked)
 
 
 def seconds_to_wait(seconds: float) -> float:

@@ -19,6 +19,7 @@ from typing import Any, TypeAlias, TypedDict, TypeVar, Unpack
 from knowledge_bot._answers import Answer
 from knowledge_bot._client import AsyncClient, Client
 from knowledge_bot._endpoints import check_number, identifier
+from knowledge_bot._retries import pause_after
 from knowledge_bot._signals import Event
 from knowledge_bot._threads import in_own_loop, in_thread
 from knowledge_bot.checks._bots import NoSuchBotError, check_bot
@@ -222,11 +223,10 @@ def _prepared(
     client: C, bot_id: str | Sequence[str], questions: Iterable[Question], options: CheckOptions
 ) -> "tuple[Schedule, C]":
     """Return what to do, and with which client."""
-    schedule = Schedule(_bots(bot_id), questions, Options(**options))
-    client._check("check")  # noqa: SLF001 - the core's own, not a user's
-    if schedule.options.wait:  # it asks again itself
-        client = client.with_options(max_retries=0)
-    return schedule, client
+    retries = client._configuration.max_retries  # noqa: SLF001 - the core's own, not a user's
+    schedule = Schedule(_bots(bot_id), questions, Options(**options), retries)
+    client._check("check")  # noqa: SLF001 - as above
+    return schedule, client.with_options(max_retries=0)  # the schedule asks again itself
 
 
 def _asking(schedule: "Schedule", client: Client | AsyncClient, call: Any) -> Asking:
@@ -284,14 +284,27 @@ def _bots(given: str | Sequence[str]) -> tuple[str, ...]:
 class Schedule:
     """Which question is due when, and what came of each. Used by one thread at a time.
 
+    What did not reach its bot is asked again, as a client does it: so the check knows that it waits
+    and can say so, and that it may be ended then with nothing under way.
+
+    Args:
+        bots: who is asked.
+        questions: what they are asked.
+        options: how.
+        retries: how many times a question is asked again that got no answer, without `wait`.
+
     Raises:
         ConfigurationError: there are no questions, or two have the same id.
     """
 
     def __init__(
-        self, bots: Sequence[str], questions: Iterable[Question], options: Options
+        self,
+        bots: Sequence[str],
+        questions: Iterable[Question],
+        options: Options,
+        retries: int = 0,
     ) -> None:
-        self.options = options
+        self.options, self._retries = options, retries
         self._began, self._began_at = time.monotonic(), datetime.now(UTC)
         self._results = _unasked(bots, questions)
         known = set(options.passed_before)
@@ -342,7 +355,8 @@ class Schedule:
 
     def key_of(self, one: Result) -> str | None:
         """Return the key of a question's next message; None: it gets one of its own."""
-        return None if self.options.key_of is None else self.options.key_of(one)
+        given = None if self.options.key_of is None else self.options.key_of(one)
+        return given or _lost_key(one)
 
     def answered(self, number: int, answer: Answer, unmet: str, seconds: float) -> None:
         """Note an answer, and what is missing in it."""
@@ -417,11 +431,20 @@ class Schedule:
         due = until if short else asked_at + options.interval
         if isinstance(result.error, APIError) and result.error.retry_after:
             due = max(due, time.monotonic() + result.error.retry_after)
-        if again and options.wait and time.monotonic() < until and due <= until:
+        if not options.wait and (pause := self._pause_after(result)) is not None:
+            heapq.heappush(self._due, (time.monotonic() + pause, number))
+        elif again and options.wait and time.monotonic() < until and due <= until:
             heapq.heappush(self._due, (due, number))
         if options.on_result is not None:
             options.on_result(result)
         self._report_progress(0.0)
+
+    def _pause_after(self, one: Result) -> float | None:
+        """Return the seconds after which a client would send this again; None: it would not."""
+        if (error := one.error) is None or one.attempts > self._retries or not error.may_pass:
+            return None
+        is_safe = error.delivery is not Delivery.UNKNOWN or _lost_key(one) is not None
+        return pause_after(error, one.attempts) if is_safe else None
 
     def _report_progress(self, pause: float) -> None:
         if self.options.on_progress is None or self._closed:
@@ -460,6 +483,11 @@ def _unasked(bots: Sequence[str], questions: Iterable[Question]) -> list[Result]
         for bot in bots
         for one in given
     ]
+
+
+def _lost_key(one: Result) -> str | None:
+    """Return the key of a message whose answer may be there, of a question without others."""
+    return None if one.error is None or one.question.after else one.error.idempotency_key
 
 
 def _unanswered(error: KnowledgeBotError) -> str:

@@ -1,5 +1,6 @@
 """`kbot check`: questions to a bot, and whether its answers are as expected."""
 
+import math
 import os
 import sys
 import threading
@@ -187,7 +188,8 @@ def _shown_progress(*, quiet: bool) -> "Iterator[Callable[[Progress], None] | No
         nonlocal seen
         if progress.pause and progress.passed != seen:
             seen = progress.passed
-            write_stderr(f"{seen} of {progress.total} passed; the others are asked again.")
+            again = f"asked again, the next in {math.ceil(progress.pause)} s"
+            write_stderr(f"{seen} of {progress.total} passed; the others are {again}.")
 
     with shown_line(_how_far, quiet=quiet) as on_progress:
         yield on_progress or (None if quiet else log)

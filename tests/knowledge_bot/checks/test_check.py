@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from knowledge_bot import AsyncClient, Client, ConfigurationError, Delivery
 from knowledge_bot._extensions import new_key
 from knowledge_bot.checks import CheckStop, Question, acheck, check
+from knowledge_bot.testing import no_waiting
 from refusals import refused
 from served import served
 from waiting import until, until_awaited
@@ -251,6 +252,32 @@ def test_an_event_ends_it_with_what_is_known(run, serve):
     report = run(serve(bot_1=BOTH), "bot_1", [OPEN, LEADS], **how)
     assert (report.stopped, verdicts(report)) == (CheckStop.REQUESTED, ["passed", "failed"])
     assert report.duration < 20
+
+
+def test_a_check_says_that_it_waits_for_who_asks_for_it_and_nothing_is_under_way_then(run, serve):
+    service, stop, waits = serve(bot_1=BOTH), threading.Event(), []
+    service.fail_next(429, retry_after=60)
+
+    def on_progress(progress):
+        if progress.pause:
+            waits.append(progress.pause)
+            stop.set()
+
+    how = {"on_progress": on_progress, "stop": stop, "client": {"max_retries": 2}}
+    report = run(service, "bot_1", [OPEN], **how)
+    assert (len(waits), 50 < waits[0] <= 60, len(service.asked)) == (1, True, 0)
+    assert report.results[0].error.delivery is Delivery.REFUSED
+    assert "may have" not in report.results[0].reason
+
+
+@pytest.mark.parametrize(("extensions", "tries"), [({"idempotency"}, 2), (set(), 1)])
+def test_a_lost_answer_is_fetched_where_that_cannot_ask_twice(run, serve, extensions, tries):
+    service = serve(bot_1=BOTH, extensions=extensions)
+    service.lose_next_answer()
+    with no_waiting():
+        report = run(service, "bot_1", [OPEN], client={"max_retries": 2})
+    assert (report.results[0].attempts, report.passed) == (tries, tries - 1)
+    assert len(service.asked) == 1
 
 
 def test_an_answer_that_does_not_come_holds_up_no_end(run, serve, monkeypatch):
