@@ -83,8 +83,8 @@ class KnowledgeBotToolSpec(BaseToolSpec):
             default none, and the tools for it are left out.
 
     Raises:
-        ConfigurationError: there is no base URL, or `write_to` has no ids of collections; from `to_tool_list`, a description is for a bot
-            that does not exist.
+        ConfigurationError: there is no base URL, or `write_to` has no ids of collections; from
+            `to_tool_list`, a description is for a bot that does not exist.
         KnowledgeBotError: from a tool, as the client raised it; agents read its text.
     """
 
