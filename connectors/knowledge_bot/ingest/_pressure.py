@@ -52,6 +52,9 @@ _UNKNOWN_IN_A_ROW = 10
 # wrong collection is noticed after some dozens; some pictures among many texts do not end a run.
 _SAME_REFUSALS = 50
 
+# After this many answers in a row that are not the interface's, something else is at the address.
+_FOREIGN_IN_A_ROW = 3
+
 OnStop = Callable[[Stop, str], None]
 
 
@@ -105,17 +108,12 @@ class Outage:
     def _meaning(error: KnowledgeBotError) -> tuple[Stop, str] | None:
         """Return why a run ends at a ping's error.
 
-        An address that redirects, answers with a page of HTML, speaks no TLS that is trusted, knows
-        no such path, or does not accept the key. A proxy that lets no ping through is none of it.
+        An address that redirects, answers with anything but a pong, speaks no TLS that is trusted,
+        knows no such path, or does not accept the key.
         """
         if isinstance(error, AuthenticationError | PermissionDeniedError):
             return Stop.AUTHENTICATION, str(error)
-        if isinstance(error, UnexpectedResponseError):
-            strange = error.status_code >= 300 or error.body.lstrip().startswith(b"<")
-        elif isinstance(error, APIError):
-            strange = error.status_code in (404, 405) and not error.code
-        else:
-            strange = _is_wrong_tls(error)
+        strange = _is_foreign(error) or _is_wrong_tls(error)
         return (Stop.UNAVAILABLE, str(error)) if strange else None
 
 
@@ -269,12 +267,13 @@ class Judge:
         self._put_off_since: float | None = None
         self._put_off_in_a_row = self._unknown_in_a_row = self._given_up = 0
         self._refusals: tuple[int, object] = 0, None  # in a row, for this reason
+        self._foreign_in_a_row = 0
 
     def succeeded(self) -> None:
         """Record that the service took an item."""
         self._gate.outage.end()
         self._works()
-        self._given_up, self._refusals = 0, (0, None)
+        self._given_up, self._refusals, self._foreign_in_a_row = 0, (0, None), 0
         self._gate.window.grow()
 
     def _works(self) -> None:
@@ -282,7 +281,7 @@ class Judge:
         self._put_off_since = None
         self._put_off_in_a_row = self._unknown_in_a_row = self._gate.window.rounds = 0
 
-    def failed(  # noqa: PLR0911 - one return for each meaning of an error
+    def failed(
         self, error: KnowledgeBotError, began: float, tries: int, succeeded: int, *, keyed: bool
     ) -> Decision:
         """Decide what to do after an error.
@@ -290,6 +289,16 @@ class Judge:
         The item was sent at `began`, by the monotonic clock. A `keyed` one the service acts on
         once, however often it is sent.
         """
+        self._foreign_in_a_row = self._foreign_in_a_row + 1 if _is_foreign(error) else 0
+        decision = self._decided(error, began, tries, succeeded, keyed=keyed)
+        if self._foreign_in_a_row < _FOREIGN_IN_A_ROW or decision.stop is not None:
+            return decision
+        reason = f"something else answers at its address: {error}"
+        return Decision(decision.kind, stop=(Stop.UNAVAILABLE, reason))
+
+    def _decided(  # noqa: PLR0911 - one return for each meaning of an error
+        self, error: KnowledgeBotError, began: float, tries: int, succeeded: int, *, keyed: bool
+    ) -> Decision:
         if isinstance(error, UnsupportedError):
             return Decision("undelivered", stop=(Stop.UNSUPPORTED, str(error)))
         if isinstance(error, ConfigurationError):
@@ -392,6 +401,13 @@ def stop_of(error: KnowledgeBotError) -> tuple[Stop, str]:
     elif not error.may_pass:
         stop = Stop.UNSUPPORTED
     return stop, str(error)
+
+
+def _is_foreign(error: KnowledgeBotError) -> bool:
+    """Return whether an answer is not the interface's: there is another server at the address."""
+    if isinstance(error, APIError):
+        return error.status_code in (404, 405, 501) and not error.code
+    return isinstance(error, UnexpectedResponseError) and not error.may_pass
 
 
 def settles(error: KnowledgeBotError) -> bool:

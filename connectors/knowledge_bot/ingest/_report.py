@@ -68,7 +68,7 @@ class Stop(StrEnum):
     """The service failed, put items off or could not be reached many times in a row, or something
     else answers at its address."""
     UNSUPPORTED = "unsupported"
-    """The service announces `sync`, and does not answer as that."""
+    """The service does not do what it announces."""
     OVERLAP = "overlap"
     """Another origin, or sources of none, hold already what this origin was about to send."""
     LEDGER = "ledger"
@@ -89,7 +89,7 @@ _STOPS: dict[Stop, str] = {
     Stop.PAYMENT: "the service asks for payment",
     Stop.REFUSED: "the service refuses the items",
     Stop.UNAVAILABLE: "the service is not available",
-    Stop.UNSUPPORTED: "the service announces `sync` and does not answer as that",
+    Stop.UNSUPPORTED: "the service does not do what it announces",
     Stop.OVERLAP: "the items would be there twice",
     Stop.LEDGER: "the ledger cannot be used",
     Stop.LIMIT: "the limit of items was reached",

@@ -26,7 +26,7 @@ from knowledge_bot.ingest._jobs import Examiner, Job, MovedItems, Planned
 from knowledge_bot.ingest._keeper import StopError
 from knowledge_bot.ingest._listings import ListedFile, Listing, Skipped, name_to_send
 from knowledge_bot.ingest._pressure import Decision
-from knowledge_bot.ingest._report import Kind, Outcome, Stop
+from knowledge_bot.ingest._report import Kind, Outcome, Stop, logger, shortened
 from knowledge_bot.ingest._sending import content_of
 
 if TYPE_CHECKING:
@@ -217,6 +217,7 @@ class ServiceKeeper:
         self._missing: dict[str, SyncEntry] = {}
         self._by_content: dict[bytes, list[SyncEntry]] | None = None
         self._put: dict[str, tuple[str, Kind, SyncTouch | None]] = {}  # what this run put
+        self._had_failed: dict[str, str] = {}  # names of what it put again, by key
         self._overtaken: list[Job] = []
         self._rest: AsyncIterator[Planned] | None = None
         self._checks_overlap = True
@@ -565,6 +566,8 @@ class ServiceKeeper:
         self._book.change(job.key, job.before, self._wire.version(job))
         touch = None if self._whole else self._touch_of(job)
         self._put[job.key] = job.name, kind, touch
+        if job.before is not None and job.before.status == "failed":
+            self._had_failed[job.key] = job.name
         if kind == "unchanged":
             self._counters.counts[kind] += 1
         else:
@@ -645,15 +648,18 @@ class ServiceKeeper:
     async def _failures(self, found: "SyncSums") -> list[tuple[str, str]]:
         """Count what the service could not read; return what is told now, key and reason."""
         self._counters.counts["still_failed"] += found.failed - found.untold
-        if not found.untold:
+        if not found.untold and not self._had_failed:
             return []
         told = []
-        for one in await self._asked("list_entries", status="failed"):
-            if one.told or one.key in self._missing:
+        for one in await self._asked("list_entries", status=["failed", "pending", "processing"]):
+            self._had_failed.pop(one.key, None)
+            if one.status != "failed" or one.told or one.key in self._missing:
                 continue
             reason = one.reason or "it gives no reason"
             told.append((one.key, one.reason or ""))
             self._counters.add(Outcome("failed", one.key[:500], one.key, reason, one.source_id))
+        for name in self._had_failed.values():
+            logger.info("The service can read %s now", shortened(name))
         return told
 
     async def _complete(

@@ -4,13 +4,18 @@ Each row is a fault, or its twin that must be green, on `kbot ingest … --quiet
 """
 
 import json
+import sqlite3
 from contextlib import closing
 
 import pytest
 from click.testing import CliRunner
 
 from calls import KEY
+from in_process import OnAPort
+from knowledge_bot import Client
 from knowledge_bot.cli import main
+from knowledge_bot.ingest import Report, ingest
+from knowledge_bot.origins import Folder
 from knowledge_bot.testing import MemoryService, no_waiting
 from nights import COLLECTION, FAULTS, TWINS, Night, World
 
@@ -81,3 +86,53 @@ def test_a_night_is_green_where_all_is_known_to_be_there(tmp_path, keeper, night
     removed = 0 if plain else night.removed
     assert summary.get("removed", 0) == removed
     assert len(before.keys() - now.keys()) == night.lost + removed, said
+
+
+def test_what_the_service_cannot_read_is_told_once(tmp_path):
+    service = MemoryService(collections=[COLLECTION], extensions=("sync", "sources"))
+    with closing(World("folder", tmp_path, service)) as world:
+        nightly = Nightly(world, ("--wait-ready", "1"))
+        for number in range(160):
+            world.write(f"more/{number}.md", f"More of {number}.")
+
+        def add_unreadable(*numbers: int) -> None:
+            for number in numbers:
+                world.write(f"slides/{number}.pptx", f"Slides {number}")
+                service.fail_source(f"slides/{number}.pptx", "it is no presentation")
+
+        add_unreadable(*range(10))
+        nights = [nightly.run() for _ in range(4)]
+        assert [code for code, _, _ in nights] == [3, 0, 0, 0]
+        assert [bool(stderr) for _, stderr, _ in nights] == [True, False, False, False]
+        assert [summary["failed"] for *_, summary in nights] == [10, 0, 0, 0]
+        assert [summary["still_failed"] for *_, summary in nights] == [0, 10, 10, 10]
+        add_unreadable(10)
+        with service.standing_in(), Client(KEY, "https://service.test") as client:
+            report = ingest(client, world.origin, collections=COLLECTION, wait_ready=1)
+        assert [one.name for one in report.failures] == ["slides/10.pptx"]
+        assert (report.ok, report.failed, report.still_failed) == (False, 1, 10)
+
+
+@pytest.mark.slow
+def test_what_failed_is_read_again_where_the_service_learned_to(tmp_path):
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "good.md").write_text("The canoes are kept in shed seven.")
+    (tmp_path / "docs" / "bad.pptx").write_text("Slides")
+
+    def night() -> Report:
+        with Client(service.api_key, service.base_url) as client:
+            return ingest(
+                client, Folder(tmp_path / "docs"), collections="col_default", wait_ready=60
+            )
+
+    with OnAPort(tmp_path / "data") as service:
+        assert night().failed == 1
+        assert night().still_failed == night().still_failed == 1
+        service.stop()
+        with closing(sqlite3.connect(tmp_path / "data" / "knowledge.sqlite3")) as database:
+            database.execute("UPDATE readers SET version = -1")
+            database.commit()
+        service.start()
+        first, second = night(), night()
+        assert (first.replaced, first.failed, first.still_failed) == (1, 0, 1)
+        assert (second.replaced, second.unchanged) == (0, 2)

@@ -48,3 +48,14 @@ def test_a_run_that_ends_early_says_why(send, service, caplog, stop):
     assert report.stopped is stop
     assert detail in report.stop_reason
     assert (report.stop_reason in caplog.text) is (stop is not Stop.LIMIT)
+
+
+@pytest.mark.parametrize("status", [200, 404, 405, 501])
+@pytest.mark.parametrize("body", [b"<html>It works!</html>", b'{"detail": "no"}'])
+def test_another_server_at_the_address_gets_three_items_and_what_is_in_flight(
+    send, service, status, body
+):
+    service.judge = lambda name, times: answer(status, body)
+    report = send(texts(60), concurrency=2)
+    assert report.stopped is Stop.UNAVAILABLE
+    assert len(service.arrived) <= 4
