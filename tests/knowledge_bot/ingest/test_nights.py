@@ -130,7 +130,7 @@ def test_what_failed_is_read_again_where_the_service_learned_to(tmp_path):
         assert night().still_failed == night().still_failed == 1
         service.stop()
         with closing(sqlite3.connect(tmp_path / "data" / "knowledge.sqlite3")) as database:
-            database.execute("UPDATE readers SET version = -1")
+            database.execute("UPDATE source SET reader = reader - 1")
             database.commit()
         service.start()
         first, second = night(), night()
