@@ -24,6 +24,7 @@ _LONG_ENOUGH = 0.6
 def _impatient(monkeypatch):
     monkeypatch.setattr("knowledge_bot.ingest._watching._QUIET", 0.1)
     monkeypatch.setattr("knowledge_bot.ingest._watching._AGAIN", 0.2)
+    monkeypatch.setattr("knowledge_bot.ingest._watching._POLL", 0.1)
 
 
 @pytest.fixture
@@ -45,6 +46,7 @@ class Watching:
 
     def __init__(self, folder, find, run):
         self.stop, self.reports, self.away, self.error = threading.Event(), [], 0, None
+        self.polled = []
 
         def noted(items):
             report = run(items)
@@ -53,7 +55,8 @@ class Watching:
 
         def watch():
             try:
-                watch_folder(folder, find, noted, stop=self.stop, on_away=self._on_away)
+                how = {"on_away": self._on_away, "on_polled": self.polled.append}
+                watch_folder(folder, find, noted, stop=self.stop, **how)
             except Exception as error:  # noqa: BLE001 - for the test to look at
                 self.error = error
 
@@ -100,6 +103,46 @@ def watching(service, tmp_path):
             assert not one.thread.is_alive()
 
     return watching
+
+
+@pytest.mark.parametrize(
+    ("mounts", "kind"),
+    [
+        ("1 0 {device} / /any rw - nfs4 server:/share rw\n", "nfs4"),
+        ("1 0 {device} / /any rw - ext4 /dev/sda rw\n", None),
+        ("1 0 0:99 / {folder}/deeper rw shared:1 - fuse.sshfs host:/ rw\n", "fuse.sshfs"),
+        ("1 0 0:99 / /elsewhere rw - cifs //host/share rw\n", None),
+    ],
+)
+def test_where_changes_are_not_announced_they_are_looked_for(
+    watching, handbook, monkeypatch, mounts, kind
+):
+    device = handbook.stat().st_dev
+    number = f"{os.major(device)}:{os.minor(device)}"
+    table = handbook.with_name("mounts")
+    table.write_text(mounts.format(device=number, folder=handbook))
+    monkeypatch.setattr("knowledge_bot.ingest._watching._MOUNTS", table)
+    monkeypatch.setattr("watchfiles.watch", silent)
+    with watching(handbook) as runs:
+        assert runs.after(1).created == 3
+        assert until(lambda: runs.polled == ([kind] if kind else []))
+        (handbook / "deeper/c.md").write_text("This has changed.")
+        assert runs.after(2).created == 1 if kind else runs.stays_at(1)
+
+
+def test_every_few_minutes_all_files_are_looked_at(watching, handbook, monkeypatch):
+    monkeypatch.setattr("knowledge_bot.ingest._watching._LOOK", 0.3)
+    monkeypatch.setattr("watchfiles.watch", silent)  # as where the system drops what it announces
+    with watching(handbook) as runs:
+        assert runs.after(1).created == 3
+        assert runs.stays_at(1)
+        (handbook / "a.md").write_text("This has changed.")
+        assert runs.after(2).created == 1
+
+
+def silent(*_, stop_event, **how):
+    while not stop_event.wait(how["rust_timeout"] / 1000):
+        yield set()
 
 
 def test_it_runs_again_after_each_change_and_not_without_one(watching, service, handbook):
