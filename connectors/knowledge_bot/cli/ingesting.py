@@ -85,6 +85,9 @@ _OPTIONS = (
         "once are deleted when the next complete run misses them too, and what --gone-limit "
         "withholds never.",
     ),
+    click.option(
+        "--allow-empty", is_flag=True, help="Take it for right where nothing at all is found."
+    ),
     click.option("--no-prune", is_flag=True, help="Delete nothing; what is gone is counted."),
     click.option(
         "--anyway",
@@ -328,7 +331,7 @@ def objects(address: str, **how: Any) -> Any:
     "Other users of the machine can see it; keep keys in the environment.",
 )
 @_ingestion
-def loader(*, of: str, arguments: dict[str, Any], name: str) -> Any:
+def loader(*, of: str, arguments: dict[str, Any], **how: Any) -> Any:
     """Add the documents of a loader of LangChain or a reader of LlamaIndex.
 
     The module is imported, so its code runs. With an --origin, documents that the loader no longer
@@ -341,7 +344,7 @@ def loader(*, of: str, arguments: dict[str, Any], name: str) -> Any:
     from knowledge_bot.cli.loaders import loader_of
     from knowledge_bot.origins import Loader
 
-    return Loader(loader_of(of, arguments), name=name)
+    return Loader(loader_of(of, arguments), **how)
 
 
 @ingest.command(cls=Ingesting)

@@ -132,14 +132,15 @@ class ReportedRuns:
             )
         elif report.stopped not in (None, Stop.LIMIT):
             sentences.append(f"Stopped before the end: {report.stop_reason.rstrip('.')}")
+        if report.incomplete and not report.stopped:
+            sentences.append(f"Not all was seen: {report.incomplete.rstrip('. ')}")
         unknown, resolve = self._command("unknown"), self._command("resolve KEY --created ID")
         counted = {
             "not created; the next run tries again": report.refused + report.undelivered,
             "could not be read, or cannot be sent as they are": report.invalid,
             "could not be read by the service": report.failed,
-            "vanished at once, more than --gone-limit allows, and are still answered from": (
-                report.withheld
-            ),
+            "vanished at once, more than --gone-limit allows, and are still answered from; "
+            "--gone-limit 1 takes it for right": report.withheld,
             "not read by the service in time": report.unready,
             "may or may not have been created; the next run settles them where the service "
             f"announces `idempotency`. Elsewhere they are not sent again: {unknown} lists them; "

@@ -212,6 +212,7 @@ class Run:
             await self._send_all(keeper, self._workers)
             with self._stopping():
                 await keeper.finish(self.incomplete)
+                self._tell_if_empty()
         finally:
             await self._feed.close()
             if self._workers is not None:
@@ -268,6 +269,16 @@ class Run:
         elif self.counters.stopped is None:
             self._begun += 1
         return self.counters.stopped is None
+
+    def _tell_if_empty(self) -> None:
+        """Note that nothing was found, unless that may be, or a count says what vanished."""
+        told = self.counters.counts["withheld"] + self.counters.counts["removed"]
+        ended = self.counters.stopped is not None or self._error is not None
+        if not (self.place.may_be_empty or told or ended or self.report().items):
+            self.counters.incomplete = self.incomplete or (
+                f"nothing was found in {self.place.name}, or nothing that its patterns take; "
+                "allow_empty (`--allow-empty`) says that this may be"
+            )
 
     @property
     def incomplete(self) -> str:

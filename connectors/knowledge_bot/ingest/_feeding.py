@@ -44,6 +44,7 @@ class RunOrigin:
         name: the origin's name.
         listed: whether it gives listings of files.
         whole: whether these are all items, so that what does not come is gone.
+        may_be_empty: whether there may be none.
 
     Raises:
         ConfigurationError: it is neither.
@@ -64,6 +65,8 @@ class RunOrigin:
         self.name: str = name or own or anonymous(collections)
         self.listed: bool = self._is_origin and hasattr(given, "listings")
         self.whole: bool = bool(name or own) and bool(getattr(given, "whole", True))
+
+        self.may_be_empty: bool = bool(getattr(given, "allow_empty", True))
 
     def items(self, memory: "Memory") -> Any:
         """Return the items: an iterable, or an asynchronous one."""

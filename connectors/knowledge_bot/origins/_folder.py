@@ -245,7 +245,7 @@ class _Walk:
                 add(_unseen(below or self.root, f"the folder cannot be read: {error.strerror}"))
             return below, iter(())
 
-        takes, taken = self._takes, False
+        takes = self._takes
         # One loop for all folders, since nested ones would pass each file up level by level.
         waiting = [listed("")]
         while waiting:
@@ -274,7 +274,6 @@ class _Walk:
                 except OSError as error:
                     add(_unseen(relative, f"it cannot be looked at: {error.strerror}"))
                 else:
-                    taken = True
                     if S_ISREG(status.st_mode):
                         found.append(relative)
                         versions.append(version_of_stat(status))
@@ -285,8 +284,6 @@ class _Walk:
                         add(_skipped(relative, "it is not a regular file"))
             else:
                 waiting.pop()
-        if self._matches is not None and not taken:
-            add(_unseen(self.root, "no file in it matches what `include` says"))
         for skipped in self._no_longer_mounted(devices, memory):
             add(skipped)
         yield self._listing(found, versions)

@@ -148,7 +148,7 @@ class Objects(Origin):
         hide = _Hiding(place.secrets | _secrets(self.storage_options or {}))
         takes_hidden = self.hidden or is_hidden(place.pattern)
         taking = _globbing(place.pattern), matching(self.exclude), takes_hidden
-        return _Listing(place.shown, *taking, hide)
+        return _Listing(place.shown, *taking, hide, self.allow_empty)
 
     def _connecting(self) -> Connect:
         require("Objects", "objects", "fsspec")
@@ -214,6 +214,7 @@ class _Listing:
     ignores: Callable[[str], bool] | None
     hidden: bool
     hide: Callable[[str], str]
+    may_be_empty: bool
 
     def leaves_out(self, name: str) -> bool:
         """Return whether a filter leaves an object out."""
@@ -233,7 +234,7 @@ class _Listing:
     def _at_once(self, store: Any, root: str) -> "Iterator[File | Skipped]":
         """Take one listing of everything, a thousand objects per request."""
         infos = store.find(root, detail=True)
-        if not infos:  # such a store has no folders, so an empty one does not exist
+        if not infos and not self.may_be_empty:  # without folders, an empty place does not exist
             raise FileNotFoundError("there is nothing")
         now = time.time()
         for path in list(infos):
@@ -500,6 +501,8 @@ def _lists_all_at_once(store: Any) -> bool:
     from fsspec import AbstractFileSystem
     from fsspec.asyn import AsyncFileSystem
 
+    while type(store).__name__ == "DirFileSystem":  # it stands for a folder of another one
+        store = store.fs
     kind = type(store)
     return kind.find is not AbstractFileSystem.find or (
         issubclass(kind, AsyncFileSystem) and kind._find is not AsyncFileSystem._find  # noqa: SLF001 - fsspec's way to override it

@@ -60,10 +60,13 @@ class Origin:
     Attributes:
         name: identifies the origin in the service or the ledger, and never holds a secret. By
             default it says which place this is, and in which store.
+        allow_empty: whether it may be that there is nothing. Otherwise a run that finds nothing,
+            or nothing that its patterns take, is not `ok`.
         template_fields: what Airflow renders.
     """
 
     name: str = field(default="", kw_only=True)
+    allow_empty: bool = field(default=False, kw_only=True)
 
     template_fields: ClassVar[tuple[str, ...]] = ("name",)
 
@@ -71,6 +74,7 @@ class Origin:
         given: object = self.name
         if not isinstance(given, str) or given.isspace():
             raise ConfigurationError.of("name", f"expected a name, not {given!r}")
+        check_flag("allow_empty", self.allow_empty)
         self._check()
         if not self.name:
             self._set(name=self._default_name())

@@ -84,12 +84,6 @@ def test_patterns_choose(folder, patterns, names):
     assert found(folder, include=patterns) == names
 
 
-def test_patterns_that_match_nothing_are_told_and_nothing_is_gone(folder):
-    (told,) = [item for item in Folder(folder, include="*.mdd").items() if item.partial]
-    assert (told.name, told.invalid) == (str(folder), True)
-    assert not [item for item in Folder(folder).items() if getattr(item, "partial", False)]
-
-
 ERRORS = ("EACCES", "EIO", "ESTALE", "EHOSTDOWN", "ELOOP", "ENAMETOOLONG")
 
 

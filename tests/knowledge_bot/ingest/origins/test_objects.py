@@ -14,6 +14,7 @@ import pytest
 
 pytest.importorskip("fsspec", reason="the extra objects is not installed")
 
+from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
@@ -256,12 +257,15 @@ def test_the_last_bytes_of_an_object_that_changes_while_it_is_read_are_withheld(
             stream.read()
 
 
+@pytest.mark.parametrize("wrapped", [False, True])
 def test_a_folder_that_cannot_be_listed_is_named_and_nothing_is_gone(
-    local, send, ledger, monkeypatch
+    local, send, ledger, monkeypatch, wrapped
 ):
     for name, content in DOCUMENTS.items():
         local.write(name, content)
-    send(Objects(f"{local.address}/docs/**"), ledger=ledger)
+    within = DirFileSystem(local.address.removeprefix("file://"), LocalFileSystem())
+    how = {"connect": lambda: (within, "docs")} if wrapped else {}
+    send(Objects(f"{local.address}/docs/**", **how), ledger=ledger)
     plain = LocalFileSystem.ls
 
     def failing(self, path, **options):
@@ -270,7 +274,7 @@ def test_a_folder_that_cannot_be_listed_is_named_and_nothing_is_gone(
         return plain(self, path, **options)
 
     monkeypatch.setattr(LocalFileSystem, "ls", failing)
-    report = send(Objects(f"{local.address}/docs/**"), ledger=ledger)
+    report = send(Objects(f"{local.address}/docs/**", **how), ledger=ledger)
     assert (report.unchanged, report.invalid, report.gone) == (2, 1, 0)
     (said,) = report.failures
     assert said.name == f"{local.address}/docs/guide"
