@@ -43,6 +43,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import Param, dag, task
 
 from airflow_knowledge_bot.operators import (
+    KnowledgeBotAuditOperator,
     KnowledgeBotCheckOperator,
     KnowledgeBotIngestOperator,
     KnowledgeBotSendMessageOperator,
@@ -56,6 +57,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LEDGER = "knowledge_bot_ledger_default"
+
+# How many documents are audited each night, taken at random: whether the bot finds what they say.
+# Where the service has no search, each costs a message or two. 0: none.
+AUDITED = 0
 
 PARAMS = {
     "folder": Param(
@@ -199,6 +204,10 @@ def scheduled_ingestion() -> None:
         timeout=900,
     )
     asked = questions()
+    if AUDITED:
+        known >> KnowledgeBotAuditOperator(
+            task_id="audit", origin=Folder("{{ params.folder }}"), sample=AUDITED
+        )
     check = KnowledgeBotCheckOperator(task_id="check", questions=checks())
     ask = KnowledgeBotSendMessageOperator.partial(
         task_id="ask", map_index_template="{{ task.content }}"

@@ -4,6 +4,7 @@ None of them can be deferred: a triggerer that restarts runs its triggers again,
 their requests again. If answers are slow, raise the connection's `timeout`.
 """
 
+from airflow_knowledge_bot.operators.audits import KnowledgeBotAuditOperator
 from airflow_knowledge_bot.operators.checks import KnowledgeBotCheckOperator
 from airflow_knowledge_bot.operators.ingest import KnowledgeBotIngestOperator
 from airflow_knowledge_bot.operators.ledgers import KnowledgeBotResolveOperator
@@ -15,6 +16,7 @@ from airflow_knowledge_bot.operators.request import (
 )
 
 __all__ = [
+    "KnowledgeBotAuditOperator",
     "KnowledgeBotCheckOperator",
     "KnowledgeBotCreateTextSourceOperator",
     "KnowledgeBotCreateWebpageSourceOperator",

@@ -57,7 +57,82 @@ FAILED: tuple[Failed, ...] = get_args(Failed)
 _LABEL = 100
 
 
-class KnowledgeBotIngestOperator(ServiceTask, BaseOperator):
+class OriginTask(ServiceTask, BaseOperator):
+    """A task with an `origin`: one of `knowledge_bot.origins`, items, or a function of them."""
+
+    origin: Any
+    name: str | None = None
+
+    def _check_origin(self) -> None:
+        """Refuse what is no origin, while the DAG is parsed."""
+        given: Any = self.origin
+        if callable(given):
+            check_function("origin", given)
+        elif isinstance(given, bytes | dict | None) or (
+            isinstance(given, str) and "{{" not in given
+        ):
+            raise ValueError(
+                "origin: expected one of knowledge_bot.origins, such as Folder(…), a list of items "
+                f"or a function that returns them, not {type(given).__name__}"
+            )
+
+    def _depend_on_outputs(self) -> None:
+        """Come after the tasks whose outputs stand in the origin, as in a parameter of its own."""
+        origin: Any = self.origin
+        for value in vars(origin).values() if hasattr(origin, "template_fields") else ():
+            XComArg.apply_upstream_relationship(self, value)
+
+    def _do_render_template_fields(
+        self,
+        parent: Any,
+        template_fields: Iterable[str],
+        context: "Context",
+        jinja_env: "jinja2.Environment",
+        seen_oids: set[int],
+    ) -> None:
+        """Render the templates; Airflow would call functions itself, without their context.
+
+        Airflow calls this method for a mapped task as well.
+        """
+        fields = list(template_fields)
+        if parent is self:
+            from airflow_knowledge_bot.items import rendered
+
+            def render(value: Any) -> Any:
+                return self.render_template(value, context, jinja_env, seen_oids)
+
+            fields.remove("origin")
+            if id(self.origin) not in seen_oids:  # else it is a mapped task's, and rendered already
+                self.origin = as_several(rendered(self.origin, render, jinja_env))
+        super()._do_render_template_fields(parent, fields, context, jinja_env, seen_oids)
+        if parent is self:
+            self._render_more(context)
+
+    def _render_more(self, context: "Context") -> None:
+        """Take what the operator's own templates became."""
+
+    def _origin(self, context: "Context") -> Any:
+        """Return what is ingested: an origin, or items with a name.
+
+        What it is was checked when the DAG was parsed; a template may have rendered to None.
+        """
+        from airflow_knowledge_bot.items import origin_of
+
+        given: Any = self.origin
+        if given is None:
+            raise AirflowFailException(
+                "The task's parameter 'origin' is empty once it is rendered: nothing was sent. "
+                "Check what the template or the upstream task gives."
+            )
+        if callable(function := given):
+
+            def given() -> Any:
+                return call_with_context(function, context, jinja_env=self.get_template_env)
+
+        return origin_of(given, self.name or None, f"{self.dag_id}.{self.task_id}")
+
+
+class KnowledgeBotIngestOperator(OriginTask):
     """Ingests many items in one task; what the service has already is not sent again.
 
     A service that announces `sync` is the book of what was sent: any number of tasks and workers
@@ -190,12 +265,6 @@ class KnowledgeBotIngestOperator(ServiceTask, BaseOperator):
         self._collection_uris: list[str] = []
         self._check()
         self._depend_on_outputs()
-
-    def _depend_on_outputs(self) -> None:
-        """Come after the tasks whose outputs stand in the origin, as in a parameter of its own."""
-        origin: Any = self.origin
-        for value in vars(origin).values() if hasattr(origin, "template_fields") else ():
-            XComArg.apply_upstream_relationship(self, value)
 
     @property
     def label(self) -> str:
@@ -333,47 +402,15 @@ class KnowledgeBotIngestOperator(ServiceTask, BaseOperator):
             outputs=self._collection_uris,
         )
 
-    def _do_render_template_fields(
-        self,
-        parent: Any,
-        template_fields: Iterable[str],
-        context: "Context",
-        jinja_env: "jinja2.Environment",
-        seen_oids: set[int],
-    ) -> None:
-        """Render the templates; Airflow would call functions itself, without their context.
-
-        Airflow calls this method for a mapped task as well.
-        """
-        fields = list(template_fields)
-        if parent is self:
-            from airflow_knowledge_bot.items import rendered
-
-            def render(value: Any) -> Any:
-                return self.render_template(value, context, jinja_env, seen_oids)
-
-            fields.remove("origin")
-            if id(self.origin) not in seen_oids:  # else it is a mapped task's, and rendered already
-                self.origin = as_several(rendered(self.origin, render, jinja_env))
-        super()._do_render_template_fields(parent, fields, context, jinja_env, seen_oids)
-        if parent is self:
-            self.collections = as_several(self.collections)
-            # Airflow itself reads the label's template before there is an operator.
-            label_mapped_task(self.label, context)
+    def _render_more(self, context: "Context") -> None:
+        self.collections = as_several(self.collections)
+        # Airflow itself reads the label's template before there is an operator.
+        label_mapped_task(self.label, context)
 
     def _check(self) -> None:
         """Refuse arguments that no run can use, while the DAG is parsed."""
         check_on_unknown(self.on_unknown)
-        given: Any = self.origin
-        if callable(given):
-            check_function("origin", given)
-        elif isinstance(given, bytes | dict | None) or (
-            isinstance(given, str) and "{{" not in given
-        ):
-            raise ValueError(
-                "origin: expected one of knowledge_bot.origins, such as Folder(…), a list of items "
-                f"or a function that returns them, not {type(given).__name__}"
-            )
+        self._check_origin()
         for name, least, most in (
             ("concurrency", 1, math.inf),
             ("limit", 0, math.inf),
@@ -393,26 +430,6 @@ class KnowledgeBotIngestOperator(ServiceTask, BaseOperator):
                 f"fail_on: expected a list of some of {', '.join(FAILED)}, as in ['refused'], "
                 f"not {kinds!r}"
             )
-
-    def _origin(self, context: "Context") -> Any:
-        """Return what is ingested: an origin, or items with a name.
-
-        What it is was checked when the DAG was parsed; a template may have rendered to None.
-        """
-        from airflow_knowledge_bot.items import origin_of
-
-        given: Any = self.origin
-        if given is None:
-            raise AirflowFailException(
-                "The task's parameter 'origin' is empty once it is rendered: nothing was sent. "
-                "Check what the template or the upstream task gives."
-            )
-        if callable(function := given):
-
-            def given() -> Any:
-                return call_with_context(function, context, jinja_env=self.get_template_env)
-
-        return origin_of(given, self.name or None, f"{self.dag_id}.{self.task_id}")
 
     def _prune(self) -> Any:
         """Return what the run removes, in the words of an `Ingestion`."""

@@ -216,7 +216,10 @@ class _Run:
         documents = _without_twins(documents)
         self._corpus = Corpus(one.text for one in documents if one.text)
         for one in documents:
-            one.wanted = self._corpus.distinctive(one.text or "", _SENTENCES)
+            text = one.text or ""
+            one.wanted = self._corpus.distinctive(text, _SENTENCES)
+            if not (one.wanted or self._has_book or self._lists_sources):
+                one.wanted = sentences(text)[:_SENTENCES]
         asked = sum(len(one.wanted) for one in documents)
         self._most = asked if self._by_search else min(asked, budget or asked)
         self._tell()
@@ -315,7 +318,7 @@ class _Run:
             return one.judged(Finding.UNREADABLE, one.reason)
         if one.entry is not None and (known := await self._by_the_book(one, one.entry)):
             return known
-        if one.text:
+        if one.wanted:
             return await self._by_asking(one)
         if self._has_book:
             return one.judged(Finding.MISSING, "The service has no source of it.")
@@ -332,7 +335,7 @@ class _Run:
             digest = await asyncio.to_thread(one.item.content_digest)
             if entry.digest != f"sha256:{digest.hex()}":
                 return one.judged(Finding.OLD, "The service holds another version of it.")
-        if one.text:
+        if one.wanted:
             return None
         return one.judged(*_of_status(entry.status))
 
@@ -469,5 +472,8 @@ def _failed(reason: str | None) -> str:
 def _of_status(status: str) -> tuple[Finding, str]:
     """Return what the status of a source says of a document whose text cannot be read here."""
     if status == "ready":
-        return Finding.FOUND, "The service has read it; its text cannot be compared here."
+        return (
+            Finding.FOUND,
+            "The service has read it; nothing that it alone says can be asked here.",
+        )
     return Finding.MISSING, f"The service has not read it yet: its source is {status}."

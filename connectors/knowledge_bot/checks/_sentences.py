@@ -8,6 +8,7 @@ import html
 import math
 import re
 import statistics
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
@@ -18,6 +19,9 @@ _FEWEST_LETTERS = 12  # of a line that is asked for where there is no sentence
 _ASKED = 7  # words
 _RUN = 5
 _SHARE = 0.85  # of a sentence's runs that a text has to have
+
+_PAIRS = 1 << 24  # places that pairs of words share, by their checksums
+_OWN = 0.3  # of a sentence's pairs, which no other document has
 
 _WORD = re.compile(r"\w+")
 # What is no prose: front matter, fenced code, comments, where links lead.
@@ -57,27 +61,32 @@ def same_text(text: str) -> str:
 
 
 class Corpus:
-    """How rare words and sentences are among the documents of an origin."""
+    """How rare words are among documents, and which pairs of them one document has alone."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         self._with_word: Counter[str] = Counter()
-        self._with_sentence: Counter[str] = Counter()
+        self._with_pair = bytearray(_PAIRS)  # none, one, or several documents
         self._count = 0
         for text in texts:
             self._count += 1
-            self._with_word.update({*words(text)})
-            self._with_sentence.update({*sentences(text)})
+            said = words(text)
+            self._with_word.update({*said})
+            for place in {*_pairs(said)}:
+                self._with_pair[place] = min(2, self._with_pair[place] + 1)
 
     def distinctive(self, text: str, count: int) -> list[str]:
         """Return the sentences of a document that say most about which one it is, best first.
 
-        A sentence that another document has, or that holds markup, which the service may show
-        otherwise, is taken only where there is no other.
+        Of a sentence that another document has, or one much like it, nothing could be told; one
+        that holds markup, which the service may show otherwise, is taken where there is no other.
         """
-        found = sentences(text)
-        own = [one for one in found if self._with_sentence[one] < 2] or found
+        own = [one for one in sentences(text) if self._is_own(one)]
         plain = [one for one in own if not _MARKUP.search(one)] or own
         return sorted(plain, key=self._commonness)[:count]
+
+    def _is_own(self, sentence: str) -> bool:
+        pairs = _pairs(words(sentence))
+        return sum(self._with_pair[place] < 2 for place in pairs) >= _OWN * len(pairs)
 
     def _commonness(self, sentence: str) -> float:
         return -statistics.mean(map(self._rarity, words(sentence) or [""]))
@@ -101,6 +110,14 @@ def holds(texts: Iterable[str], sentence: str) -> bool:
 def _runs(text: str) -> set[str]:
     letters = _letters(text)
     return {letters[start : start + _RUN] for start in range(max(1, len(letters) - _RUN + 1))}
+
+
+def _pairs(said: list[str]) -> list[int]:
+    following = said[1:] or [""]
+    return [
+        zlib.crc32(f"{one} {two}".encode()) % _PAIRS
+        for one, two in zip(said, following, strict=False)
+    ]
 
 
 def _letters(text: str) -> str:

@@ -337,3 +337,10 @@ def test_pages_are_read_for_their_main_text_with_their_headers():
             found = audit(client, "bot_1", pages)
     assert outcomes(found) == {"tools": "found", "gone": "unreadable"}  # and one is its twin
     assert "x-token: secret" in server.requests[0]
+
+
+def test_a_sentence_that_another_document_has_nearly_so_is_not_asked_for():
+    near = "Installing a {} means running the code of whoever wrote it, on your own machine."
+    own = "Themes are chosen by their names in the file of settings beside the documents."
+    corpus = Corpus([f"{near.format('theme')}\n\n{own}", near.format("plugin")])
+    assert corpus.distinctive(f"{near.format('theme')}\n\n{own}", 2) == [own]

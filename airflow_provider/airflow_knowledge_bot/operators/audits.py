@@ -1,0 +1,162 @@
+"""The operator that finds out which documents a bot does not find."""
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
+
+from airflow_knowledge_bot._compat import AirflowFailException
+from airflow_knowledge_bot.hooks import KnowledgeBotHook
+from airflow_knowledge_bot.operators.ingest import OriginTask
+from airflow_knowledge_bot.tasks import brief, check_filled, check_number, hand_on
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_knowledge_bot.arguments import BaseOperatorArguments
+    from knowledge_bot.checks import Audit
+    from knowledge_bot.ingest import Item
+    from knowledge_bot.origins import Origin
+
+logger = logging.getLogger(__name__)
+
+# XCom is for small values, a log for a person who reads.
+_LISTED = 20
+
+
+class KnowledgeBotAuditOperator(OriginTask):
+    """Finds out which documents of an origin a bot does not find, and fails if there are too many.
+
+    Nobody writes a question: two distinctive sentences of each document are asked for by their
+    rarest words. A service that announces `passages` is searched; any other is sent one or two
+    messages for each document, and each leaves a conversation. The task fails for good if fewer
+    than `min_coverage` are found as they are now; an outage fails it for Airflow to try again.
+
+    XCom, even when the task fails: `coverage` (0 to 1), `found`, `old`, `missing`, `unreadable`,
+    `total` (documents of the origin), `asked`, `ways` (`search` or `messages`), `min_coverage`,
+    `duration` (seconds) and the first 20 `lacking`, each with `key`, `name`, `outcome` and
+    `reason`. The outlets' events have the coverage and the counts in their extra.
+
+    Args:
+        origin: what was ingested, as for `KnowledgeBotIngestOperator` (templated).
+        name: what the origin is called, if it was ingested under another name (templated).
+        bot_id: the bot that is asked (templated); by default the connection's `default_bot_id`.
+        sample: how many documents are judged, taken at random each time; None: all.
+        budget: the most messages that are sent, where the service has no search; None: as many as
+            it takes.
+        min_coverage: the share of the documents that has to be found, 0 to 1.
+        concurrency: how many requests are in flight at most.
+        knowledge_bot_conn_id: the connection (templated).
+    """
+
+    template_fields: Sequence[str] = ("origin", "name", "bot_id", "knowledge_bot_conn_id")
+    template_fields_renderers: ClassVar[dict[str, str]] = {"origin": "json"}
+
+    def __init__(
+        self,
+        *,
+        origin: "Origin | Iterable[Item | dict[str, Any]] | Callable[..., Any]",
+        name: str | None = None,
+        bot_id: str | None = None,
+        sample: int | None = None,
+        budget: int | None = None,
+        min_coverage: float = 0.98,
+        concurrency: int = 4,
+        knowledge_bot_conn_id: str = KnowledgeBotHook.default_conn_name,
+        **kwargs: "Unpack[BaseOperatorArguments]",
+    ) -> None:
+        super().__init__(**kwargs)
+        self.origin = origin
+        self.name = name
+        self.bot_id = bot_id
+        self.sample = sample
+        self.budget = budget
+        self.min_coverage = min_coverage
+        self.concurrency = concurrency
+        self.knowledge_bot_conn_id = knowledge_bot_conn_id
+        for given, least in (("sample", 1), ("budget", 2), ("concurrency", 1)):
+            if (value := getattr(self, given)) is not None or given == "concurrency":
+                check_number(given, value, least, whole=True)
+        check_number("min_coverage", min_coverage, 0, 1)
+        self._check_origin()
+        self._depend_on_outputs()
+
+    def execute(self, context: "Context") -> dict[str, Any]:
+        """Ask for the documents, then fail if too few of them are found.
+
+        Raises:
+            AirflowFailException: too few are found, the service refuses for good, or a parameter
+                cannot be used.
+            KnowledgeBotError: the service cannot be asked now, and the next try may.
+        """
+        from airflow_knowledge_bot.failures import task_fails_for_good
+        from airflow_knowledge_bot.places import describe_outlets
+        from knowledge_bot.checks import audit
+
+        with task_fails_for_good(self.knowledge_bot_conn_id, {"bot_id": self.bot_id}, "resend"):
+            hook = self._hook()
+            bot_id = hook.settings.default("bot_id", self.bot_id)
+            check_filled(bot_id=bot_id)
+            origin = self._origin(context)
+            with hook.get_conn() as client:
+                found = audit(
+                    client,
+                    bot_id,
+                    origin,
+                    sample=self.sample,
+                    budget=self.budget,
+                    min_coverage=self.min_coverage,
+                    concurrency=self.concurrency,
+                    on_progress=self._announce,
+                )
+        result = _summary(found)
+        logger.info("%s.", found.summary())
+        for one in result["lacking"]:
+            logger.warning("%(outcome)s: %(name)s: %(reason)s", one)
+        if not found.ok:
+            hand_on(self, context, result)
+            raise AirflowFailException(_failure(found))
+        facts = {name: value for name, value in result.items() if name not in ("lacking", "ways")}
+        describe_outlets(context, self.outlets, [], {"bot_id": bot_id, **facts})
+        return result
+
+    def _announce(self, found: "Audit") -> None:
+        """Say what it will cost, before it does."""
+        if not found.asked and not found.documents:
+            costs = "each leaves a conversation" if found.ways == "messages" else "by search"
+            logger.info(
+                "Asking %s at most %d times for what %d documents say; %s.",
+                found.bot_id,
+                found.most,
+                found.total,
+                costs,
+            )
+
+
+def _summary(found: "Audit") -> dict[str, Any]:
+    return {
+        "coverage": round(found.coverage, 6),
+        **found.counts,
+        "total": found.total,
+        "asked": found.asked,
+        "ways": found.ways,
+        "min_coverage": found.min_coverage,
+        "duration": round(found.duration, 3),
+        "lacking": [
+            {
+                "key": brief(one.key),
+                "name": brief(one.name),
+                "outcome": str(one.outcome),
+                "reason": brief(one.reason),
+            }
+            for one in found.documents
+            if one.outcome != "found"
+        ][:_LISTED],
+    }
+
+
+def _failure(found: "Audit") -> str:
+    return (
+        f"{found.summary()}. At least {found.min_coverage:.1%} have to be found. Airflow does not "
+        "retry this task: the log names what lacks. Ingest it again, or see why the service cannot "
+        f"read it, and whether {found.bot_id} reads its collection; then clear the task."
+    )
