@@ -1,6 +1,11 @@
 """What the wheel's description says where the README of the repository links to its files."""
 
 import re
+import sys
+
+if sys.version_info < (3, 11):  # noqa: UP036 - an installer runs this before it compares versions
+    sys.exit(f"knowledge-bot needs Python 3.11 to 3.14; this is {sys.version.split()[0]}.")
+
 import tomllib
 from pathlib import Path
 from typing import Any

@@ -33,7 +33,7 @@ def feed(rows: list[dict[str, str]]) -> dict[str, int]:
         report = ingest(
             client,
             Rows(rows, key="id", text="body", title="title", name="handbook"),
-            collections="col_handbook",
+            collections="col_default",
             ledger=os.environ["LEDGER"],  # for a service that does not announce `sync`
             complete=False,  # these are a part of the rows
             wait_ready=90,  # for rows that another worker is sending, or was when it died
@@ -57,7 +57,7 @@ def main() -> None:
                 print(f"day {day}: created {created}, unchanged {unchanged}")
                 keys = [row["id"] for row in rows]
                 complete(client, "handbook", keys, ledger=os.environ["LEDGER"])
-        print(client.send_message(bot_id="bot_guide", content="What is the late fee?").answer)
+        print(client.send_message(bot_id="bot_default", content="What is the late fee?").answer)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ def feed(rows: list[dict[str, Any]], table: dict[str, Any]) -> None:
                 title="title",
                 name="handbook",
             ),
-            collections="col_handbook",
+            collections="col_default",
             ledger=os.environ["LEDGER"],  # for a service that does not announce `sync`
             complete=False,  # these are a part of the rows
             wait_ready=90,  # for rows that another process is sending, or was when it died
@@ -61,7 +61,7 @@ def main() -> None:
             complete(client, "handbook", keys, ledger=os.environ["LEDGER"])
             (held,) = client.list_origins()
             print(f"day {day}: the service has {held.count} sections")
-        print(client.send_message(bot_id="bot_guide", content="Is the kiln mended?").answer)
+        print(client.send_message(bot_id="bot_default", content="Is the kiln mended?").answer)
 
 
 if __name__ == "__main__":

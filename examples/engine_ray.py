@@ -23,7 +23,7 @@ def feed(batch: Any) -> dict[str, list[int]]:
         report = ingest(
             client,
             Rows(batch.to_pylist(), key="id", text="body", title="title", name="handbook"),
-            collections="col_handbook",
+            collections="col_default",
             ledger=os.environ["LEDGER"],  # for a service that does not announce `sync`
             complete=False,  # these are a part of the rows
             wait_ready=90,  # for rows that another worker is sending, or was when it died
@@ -51,7 +51,7 @@ def main() -> None:
             keys = [row["id"] for row in handbook_rows()]
             complete(client, "handbook", keys, ledger=os.environ["LEDGER"])
         ray.shutdown()
-        print(client.send_message(bot_id="bot_guide", content="What is the late fee?").answer)
+        print(client.send_message(bot_id="bot_default", content="What is the late fee?").answer)
 
 
 if __name__ == "__main__":

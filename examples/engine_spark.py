@@ -31,7 +31,7 @@ def feed(rows: Iterable[Any]) -> None:
                 title="title",
                 name="handbook",
             ),
-            collections="col_handbook",
+            collections="col_default",
             ledger=os.environ["LEDGER"],  # for a service that does not announce `sync`
             complete=False,  # these are a part of the rows
             wait_ready=90,  # for rows that another executor is sending, or was when it died
@@ -63,7 +63,7 @@ def main() -> None:
             print(f"day {day}: the service has {held.count} sections")
             rows.append({"id": "notice", "title": "Notice", "body": "The kiln is mended."})
         spark.stop()
-        print(client.send_message(bot_id="bot_guide", content="Is the kiln mended?").answer)
+        print(client.send_message(bot_id="bot_default", content="Is the kiln mended?").answer)
 
 
 if __name__ == "__main__":

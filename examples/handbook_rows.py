@@ -26,7 +26,7 @@ def rows_service() -> Iterator[Client]:
     """Start a service with one bot. Workers find it through the environment, as in production."""
     with (
         LocalService(
-            collections={"col_handbook": "Handbook"}, bots={"bot_guide": ["col_handbook"]}
+            collections={"col_default": "Handbook"}, bots={"bot_default": ["col_default"]}
         ) as service,
         Client(service.api_key, service.base_url) as client,
     ):

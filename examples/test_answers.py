@@ -17,5 +17,5 @@ QUESTIONS = load_questions(os.environ.get("QUESTIONS", "questions.toml"))
 @pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question.ask)
 def test_the_bot_answers(question):
     with Client() as client:
-        report = check(client, "bot_guide", [question])
+        report = check(client, "bot_default", [question])
     assert report.ok, str(report)

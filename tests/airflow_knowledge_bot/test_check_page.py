@@ -40,8 +40,8 @@ def test_the_dags_run_as_they_stand(dags, connect, monkeypatch, tmp_path):
     monkeypatch.setenv("AIRFLOW_CONN_KNOWLEDGE_BOT_LEDGER_DEFAULT", json.dumps(ledger))
     ran = []
     with OnAPort(
-        collections={"col_handbook": "Handbook"},
-        bots={"bot_guide": ["col_handbook"], "bot_desk": ["col_handbook"]},
+        collections={"col_default": "Handbook"},
+        bots={"bot_default": ["col_default"], "bot_desk": ["col_default"]},
     ) as service:
         connect(service.base_url, password=service.api_key)
         for name in ("checked_handbook", "checked_bots"):

@@ -45,7 +45,7 @@ def assert_is_the_service(conn_id):
     settings = KnowledgeBotHook(conn_id).settings
     assert settings.base_url == "https://service.example/public/v1"
     assert settings.api_key.get_secret_value() == "KEY-OF-THE-SERVICE"
-    assert settings.extra == ConnectionExtra(timeout=30, default_collection_id="col_handbook")
+    assert settings.extra == ConnectionExtra(timeout=30, default_collection_id="col_default")
 
 
 def test_every_block_is_an_export_or_a_command():

@@ -119,7 +119,7 @@ def run(dags, monkeypatch, tmp_path):
 @pytest.mark.slow
 def test_its_dags_run_and_hand_on_what_it_says(run):
     with OnAPort(
-        collections={"col_handbook": "Handbook"}, bots={"bot_guide": ["col_handbook"]}
+        collections={"col_default": "Handbook"}, bots={"bot_default": ["col_default"]}
     ) as service:
         ran = run(
             *FILES,
@@ -127,7 +127,7 @@ def test_its_dags_run_and_hand_on_what_it_says(run):
                 "conn_type": "knowledge_bot",
                 "host": service.base_url,
                 "password": service.api_key,
-                "extra": {"default_bot_id": "bot_guide", "default_collection_id": "col_handbook"},
+                "extra": {"default_bot_id": "bot_default", "default_collection_id": "col_default"},
             },
             # A model that needs no network: it calls every tool once.
             MY_MODEL={"conn_type": "pydanticai", "extra": {"model": "test"}},

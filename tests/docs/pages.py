@@ -3,6 +3,7 @@
 A comment before a block says what a reader does not see:
 
 - `<!-- not run: why -->`: the block is only read, not run.
+- `<!-- terminal: why -->`: neither, but a test of installing pastes it into a terminal of its own.
 - `<!-- first: code -->`: Python that runs before it, for what the page says that a reader has.
 """
 
@@ -15,7 +16,7 @@ DOCS = ROOT / "docs"
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
 
 _BLOCK = re.compile(
-    r"(?:^<!-- (?P<mark>not run|first): (?P<note>.*?) -->\n+)?"
+    r"(?:^<!-- (?P<mark>not run|terminal|first): (?P<note>.*?) -->\n+)?"
     r"^(?P<indent> *)```(?P<language>[^\n]*)\n(?P<text>.*?)^(?P=indent)```$"
     r"(?:\n\n```text\n(?P<shown>.*?)^```$)?",
     re.MULTILINE | re.DOTALL,
@@ -33,6 +34,7 @@ class Block:
         shown: what it prints, as the block of text right behind it says.
         first: Python that runs before it.
         skipped: why it is not run; empty where it is.
+        terminal: whether it is for a terminal of its own.
         line: where it begins in the page.
     """
 
@@ -41,6 +43,7 @@ class Block:
     shown: str
     first: str
     skipped: str
+    terminal: bool
     line: int
 
     @property
@@ -59,7 +62,8 @@ def blocks(page: Path) -> list[Block]:
             text=re.sub(rf"^{found['indent']}", "", found["text"], flags=re.MULTILINE),
             shown=found["shown"] or "",
             first=found["note"] if found["mark"] == "first" else "",
-            skipped=found["note"] if found["mark"] == "not run" else "",
+            skipped=found["note"] if found["mark"] in ("not run", "terminal") else "",
+            terminal=found["mark"] == "terminal",
             line=text.count("\n", 0, found.start("language")) + 1,
         )
         for found in _BLOCK.finditer(text)

@@ -1,4 +1,4 @@
-"""The services that the pages' blocks talk to: one for each page, as its bots are named there.
+"""The services that the pages' blocks talk to, with the collections and bots that they name.
 
 Feeding takes a second, so it is done once for all pages: each page's service starts on a copy.
 """
@@ -9,18 +9,34 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 from in_process import OnAPort
 from knowledge_bot import Client
 from knowledge_bot.ingest import ingest
 from knowledge_bot.origins import Folder
+from knowledge_bot.testing import MemoryService
+from served import served
 
 HANDBOOK = Path(__file__).parents[2] / "examples" / "handbook"
 LENDING = {"borrowing.md", "damage-and-loss.md", "membership.md", "reservations.md"}
 
-# By the bot that a page names first: its collections, its bots, and whether it has the handbook.
+# By what a page names: its collections and its bots, beside those that `kbot serve` starts with.
 KINDS = {
-    "bot_handbook": {
+    "new": {},
+    "handbook": {
+        "collections": {
+            "col_default": "Default",
+            "col_team": "Team",
+            "col_operations": "Operations",
+        },
+        "bots": {
+            "bot_default": ["col_default"],
+            "bot_desk": ["col_default"],
+            "bot_night": ["col_operations"],
+        },
+    },
+    "lending": {
         "collections": {"col_lending": "Lending", "col_workshop": "Workshop"},
         "bots": {
             "bot_handbook": ["col_lending", "col_workshop"],
@@ -33,28 +49,16 @@ KINDS = {
             "bot_workshop": "Workshop",
         },
     },
-    "bot_default": {},
-    "bot_guide": {
-        "collections": {
-            "col_handbook": "Handbook",
-            "col_team": "Team",
-            "col_operations": "Operations",
-        },
-        "bots": {
-            "bot_guide": ["col_handbook"],
-            "bot_desk": ["col_handbook"],
-            "bot_night": ["col_operations"],
-        },
-    },
 }
 
 
 def kind_of(text: str) -> str:
-    """Return which service a page needs."""
-    lending = (
-        "bot_handbook" if re.search(r"\b(bot|col)_(lending|workshop)\b", text) else "bot_guide"
+    """Return which service a page needs: the one that it says, else one with the handbook."""
+    if said := re.search(r"<!-- service: (new|plain) -->", text):
+        return said[1]
+    return (
+        "lending" if re.search(r"\b(bot|col)_(lending|workshop|handbook)\b", text) else "handbook"
     )
-    return next((bot for bot in KINDS if bot in text), lending)
 
 
 class Services:
@@ -64,8 +68,16 @@ class Services:
         self._folder = folder
 
     @contextmanager
-    def running(self, kind: str, data: Path) -> Iterator[OnAPort]:
-        """Run a service on a copy of the data that it would have after being fed."""
+    def running(self, kind: str, data: Path) -> Iterator[OnAPort | SimpleNamespace]:
+        """Run a service on a copy of the data that it would have after being fed.
+
+        One that is plain has the interface alone.
+        """
+        if kind == "plain":
+            bots = {"bot_default": lambda _: "At nine."}
+            with served(MemoryService(bots=bots, collections=["col_default"])) as url:
+                yield SimpleNamespace(base_url=f"{url}/public/v1", api_key="a-key-of-a-reader")
+            return
         shutil.copytree(self._fed(kind), data)
         with OnAPort(data, **KINDS[kind]) as service:
             yield service
@@ -77,14 +89,13 @@ class Services:
                 OnAPort(data, **KINDS[kind]) as service,
                 Client(service.api_key, service.base_url) as client,
             ):
-                files = sorted(HANDBOOK.iterdir()) if kind != "bot_default" else []
-                if kind == "bot_handbook":
-                    for file in files:
+                if kind == "lending":
+                    for file in sorted(HANDBOOK.iterdir()):
                         lending = "col_lending" if file.name in LENDING else "col_workshop"
                         client.upload_source(name=file.name, collections=lending, file=file)
-                elif files:
+                elif kind == "handbook":
                     folder = Folder(HANDBOOK, name="handbook")
-                    assert ingest(client, folder, collections="col_handbook").ok
+                    assert ingest(client, folder, collections="col_default").ok
                 service.wait_until_ready(60)
         return data
 
@@ -111,6 +122,7 @@ def environment(service: OnAPort, home: Path, path: Path) -> dict[str, str]:
         "KBOT_CONFIG": str(home / "config.toml"),
         "KNOWLEDGE_BOT_API_KEY": service.api_key,
         "KNOWLEDGE_BOT_BASE_URL": service.base_url,
+        "PWD": str(home),
         "PATH": f"{path}{os.pathsep}{os.environ['PATH']}",
         "PYTEST_ADDOPTS": "-p no:cacheprovider",
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",

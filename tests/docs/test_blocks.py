@@ -45,7 +45,7 @@ ALL = [
 def runs(page):
     """Return whether anything of a page is run here: Python, or a command behind a `$`."""
     return name_of(page) not in ELSEWHERE and any(
-        block.language == "python" or (block.language == "console" and "$ " in block.text)
+        block.language in ("python", "sh") or (block.language == "console" and "$ " in block.text)
         for block in blocks(page)
         if not block.skipped
     )
@@ -76,9 +76,9 @@ def test_a_block_can_be_read(page, block):
             settings = tomllib.loads(block.text)
             if block.file == "kbot.toml":
                 LocalService(settings=settings)  # a SettingsError says what is wrong
-        case "console" | "bash":
+        case "console" | "bash" | "sh":
             code = re.sub(r"^\$ ", "", block.text, flags=re.MULTILINE)
-            if block.language == "bash" or "$ " not in block.text:
+            if block.language != "console" or "$ " not in block.text:
                 subprocess.run(["bash", "-n", "-c", code], check=True)
         case _:
             assert block.language in ("caddyfile", "ini", "nginx", "text"), (
@@ -86,25 +86,37 @@ def test_a_block_can_be_read(page, block):
             )
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("page", list(played()))
 def test_every_block_runs_and_prints_what_is_shown(page, services, tmp_path):
     home = tmp_path / "home"
     shutil.copytree(ROOT / "examples" / "handbook", home / "handbook")
     shutil.copy(ROOT / "examples" / "handbook" / "annual-report-2024.pdf", home / "handbook.pdf")
+    (home / "examples").symlink_to(ROOT / "examples")
     kind = kind_of(page.read_text(encoding="utf-8"))
     with services.running(kind, tmp_path / "data") as service:
         variables = environment(service, home, PROGRAMS)
-        if kind == "bot_guide":
-            variables["KNOWLEDGE_BOT_COLLECTION"] = "col_handbook"
-        with Cells(home, variables) as cells:
-            typed_later = "".join(one.text for one in blocks(page) if one.language == "console")
+        if kind == "handbook":
+            variables["KNOWLEDGE_BOT_COLLECTION"] = "col_default"
+        installed(home / "kbot", service.api_key)
+        with Cells(variables) as cells:
+            typed_later = "".join(
+                one.text for one in blocks(page) if one.language in ("console", "sh")
+            )
             for block in blocks(page):
                 if block.file:
-                    (home / block.file).write_text(block.text, encoding="utf-8")
+                    here = Path(variables["PWD"], block.file)
+                    here.write_text(block.text, encoding="utf-8")
                 is_typed = block.file and f"python {block.file}" in typed_later
                 if not block.skipped and not is_typed:
                     play(block, home, variables, cells, f"{name_of(page)}:{block.line}")
+
+
+def installed(folder, key):
+    """Make what the first blocks of a page leave behind: an environment, and the service's data."""
+    for name, text in (("bin/activate", ""), ("data/api-key", key)):
+        (folder / name).parent.mkdir(parents=True)
+        (folder / name).write_text(text)
 
 
 def play(block, home, variables, cells, where):
@@ -112,19 +124,11 @@ def play(block, home, variables, cells, where):
     if block.language == "python":
         printed = cells.run(block, where)
         assert not block.shown or timeless(printed) == timeless(block.shown), where
+    elif block.language == "sh":
+        typed(block.text, block.shown, home, variables, where)
     elif block.language == "console":
         for command, shown in commands(block.text):
-            if command.startswith("export "):
-                variables.update(exported(command, home, variables))
-                continue
-            code, printed = typed(command, home, variables)
-            assert shown or code == 0, f"{where}: {command} ended with {code}:\n{printed}"
-            difference = difflib.unified_diff(
-                *(timeless(text).splitlines() for text in (shown, printed)), "page", "printed"
-            )
-            assert not shown or timeless(shown) == timeless(printed), "\n".join(
-                [where, *difference]
-            )
+            typed(command, shown, home, variables, where)
 
 
 def commands(text):
@@ -134,29 +138,25 @@ def commands(text):
         yield command, shown.strip("\n")
 
 
-def exported(command, home, variables):
-    """Return the environment after a command, for those that follow it."""
-    done = subprocess.run(
-        ["bash", "-c", f"{command} && env -0"],
-        cwd=home,
-        env=variables,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return dict(one.split("=", 1) for one in done.stdout.split("\0") if one)
-
-
-def typed(command, home, variables):
-    """Return how a command ended, and the lines that are left on the terminal."""
-    screen = Screen()
+def typed(commands, shown, home, variables, where):
+    """Type commands into a terminal, and compare what is left on it; keep what they export."""
+    left, screen = home / ".variables", Screen()
+    keep = f"trap 'env -0 > {left}' EXIT; cd {variables['PWD']}"
+    port = variables["KNOWLEDGE_BOT_BASE_URL"].rpartition(":")[2].partition("/")[0]
+    commands = commands.replace(":8700", f":{port}")
     with terminal(
-        [shutil.which("bash"), "-c", f"cd {home} && {command}"], variables, COLUMNS
+        [shutil.which("bash"), "-ec", f"{keep}\n{commands}"], variables, COLUMNS
     ) as running:
-        code = running.end(60)
+        code = running.end(200)  # Airflow makes its database in one on a busy machine
         screen.write(running.shown)
     lines = [re.sub(r"\x1b\[[\d;]*m", "", line).rstrip() for line in screen.lines]
-    return code, "\n".join(line.replace(str(home), "~") for line in lines).strip("\n")
+    printed = "\n".join(line.replace(str(home), "~") for line in lines).strip("\n")
+    assert shown or code == 0, f"{where}: {commands} ended with {code}:\n{printed}"
+    difference = difflib.unified_diff(
+        *(timeless(text).splitlines() for text in (shown, printed)), "page", "printed"
+    )
+    assert not shown or timeless(shown) == timeless(printed), "\n".join([where, *difference])
+    variables.update(one.split("=", 1) for one in left.read_text().split("\0") if one)
 
 
 def timeless(text):
@@ -175,8 +175,8 @@ def timeless(text):
 class Cells:
     """A process that runs a page's Python, once there is some."""
 
-    def __init__(self, home, variables):
-        self._home, self._variables, self._process = home, variables, None
+    def __init__(self, variables):
+        self._variables, self._process = variables, None
 
     def __enter__(self):
         return self
@@ -192,7 +192,7 @@ class Cells:
         if self._process is None:
             self._process = subprocess.Popen(
                 [sys.executable, Path(__file__).with_name("play_cells.py")],
-                cwd=self._home,
+                cwd=self._variables["PWD"],
                 env=self._variables | {"PYTHONPATH": str(ROOT / "tests" / "support")},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

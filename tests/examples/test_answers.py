@@ -25,7 +25,7 @@ def test_each_question_is_a_test(tmp_path):
     shutil.copy(EXAMPLE, tmp_path)
     (tmp_path / "questions.toml").write_text(QUESTIONS)
     answers = {"When do you open?": "At 9:30.", "Who leads it?": "Max does."}
-    with served(MemoryService(bots={"bot_guide": answers})) as url:
+    with served(MemoryService(bots={"bot_default": answers})) as url:
         service = {"KNOWLEDGE_BOT_BASE_URL": url, "KNOWLEDGE_BOT_API_KEY": "key"}
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "-rA", "test_answers.py"],

@@ -75,7 +75,7 @@ def task_of(engine, monkeypatch):
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_task_that_is_repeated_sends_only_what_is_not_there(engine, serve, tmp_path, monkeypatch):
     feed = task_of(engine, monkeypatch)
-    with surviving(tmp_path, collections=("col_handbook",)) as server:
+    with surviving(tmp_path, collections=("col_default",)) as server:
         serve(server.url)
         for part in (rows_of(0, 4), rows_of(0, 4), rows_of(2, 6)):
             feed(part)
@@ -124,7 +124,7 @@ def test_workers_that_are_killed_send_nothing_twice_and_lose_nothing(
 ):
     rows, concurrency = rows_of(0, count), 8
     feed = task_of("dlt", monkeypatch)
-    with surviving(tmp_path, 0.004, collections=("col_handbook",)) as server:
+    with surviving(tmp_path, 0.004, collections=("col_default",)) as server:
         ledger = serve(server.url)
         for _ in range(kills):
             before, worker = len(server.created()), forked(feed, rows)

@@ -20,7 +20,7 @@ BLOCKS = [
 
 @pytest.mark.parametrize("text", [text for kind, text in BLOCKS if kind == "python"])
 def test_a_program_runs_as_it_stands(text, monkeypatch, capsys):
-    service = MemoryService(bots={"bot_guide": lambda _: "Ines Okafor leads it."})
+    service = MemoryService(bots={"bot_default": lambda _: "Ines Okafor leads it."})
     app = app_of(api_key=None, keys=())
     with service.standing_in(), serving(app) as address:
         monkeypatch.setenv("KNOWLEDGE_BOT_API_KEY", "key-of-a-reader")

@@ -64,10 +64,10 @@ COMMANDS = {
     "check": (
         "kbot ingest folder handbook --include '*.md' --quiet",
         "cat questions.toml",
-        "kbot check bot_guide questions.toml",
+        "kbot check bot_default questions.toml",
         "echo 'The lift is out of order until Monday.' > handbook/lift.md",
         "kbot ingest folder handbook --include '*.md' --quiet",
-        "kbot check bot_guide questions.toml --wait 10m",
+        "kbot check bot_default questions.toml --wait 10m",
     ),
 }
 
@@ -200,12 +200,12 @@ PLACES: dict[str, Callable[[Path], AbstractContextManager[str]]] = {
 
 def record(name: str) -> None:
     console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
-    handbook = {"col_handbook": "Handbook"}
+    handbook = {"col_default": "Handbook"}
     with (
         tempfile.TemporaryDirectory() as home,
         LocalService(
             collections=handbook,
-            bots={"bot_guide": ["col_handbook"]},
+            bots={"bot_default": ["col_default"]},
             allow_fetch=["127.0.0.1"],
         ) as service,
         PLACES[name](Path(home)) as given,
@@ -218,7 +218,7 @@ def record(name: str) -> None:
             "KBOT_CONFIG": f"{home}/config.toml",
             "KNOWLEDGE_BOT_BASE_URL": service.base_url,
             "KNOWLEDGE_BOT_API_KEY": service.api_key,
-            "KNOWLEDGE_BOT_COLLECTION": "col_handbook",
+            "KNOWLEDGE_BOT_COLLECTION": "col_default",
             "DOCS": given,
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             **served,
