@@ -1,6 +1,6 @@
 """A later turn of a conversation: what no source says is refused or doubted there as it is alone.
 
-Five sets of documents, each with questions that they answer, questions that go on from these, and
+Six sets of documents, each with questions that they answer, questions that go on from these, and
 absent twins: on the same subject (`unsaid`) and on another one.
 """
 
@@ -31,6 +31,7 @@ SETS = {
     ),
     "german": (None, QUESTIONS / "conversations/german.json"),
     "chinese": (None, QUESTIONS / "conversations/chinese.json"),
+    "thai": (None, QUESTIONS / "conversations/thai.json"),
 }
 
 # Of the follow-ups, at least so many have the answer; and are answered without a doubt.
