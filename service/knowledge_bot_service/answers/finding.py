@@ -100,6 +100,8 @@ class Finder:
 
     def _is_unheard_of(self, question: str) -> bool:
         """Whether it asks of something by a number or code that is nowhere, such as room 20."""
+        if not any(map(str.isnumeric, question)):
+            return False
         asking = query_terms(_ends(" ".join(asking_in(question)) or question)).terms
         numbers = [word for word in asking if any(map(str.isdigit, word[0]))]
         return bool(numbers) and not all(self._search.count(numbers).having.values())
