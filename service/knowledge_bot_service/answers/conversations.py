@@ -3,7 +3,7 @@
 import contextlib
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Final
@@ -128,14 +128,53 @@ class RowPage:
 
 
 @dataclass(frozen=True, slots=True)
-class _Unstored:
-    message: str
+class StoredMessage:
+    """A message as it is stored, with the answer to it.
+
+    Attributes:
+        id: its id.
+        bot: whom it asks.
+        conversation: the id of its conversation.
+        name: what the conversation is called, if this is its first.
+        content: the message as it came.
+        answer: the answer's text.
+        sources: those that the answer names, as JSON.
+        created_at: in milliseconds since 1970.
+        done: what was done for the key of the request.
+    """
+
+    id: str
     bot: str
     conversation: str
-    question: str
+    name: str
+    content: str
     answer: str
-    done: Done | None
-    insert: Callable[[sqlite3.Connection], None]
+    sources: str
+    created_at: int
+    done: Done | None = None
+
+    def insert(self, connection: sqlite3.Connection) -> None:
+        """Store it, in the caller's transaction, and its conversation if it is the first."""
+        connection.execute(
+            "INSERT INTO conversation (public_id, bot, name, created_at) VALUES (?, ?, ?, ?)"
+            " ON CONFLICT DO NOTHING",
+            (self.conversation, self.bot, self.name, self.created_at),
+        )
+        connection.execute(
+            "INSERT INTO message (public_id, conversation, question, answer, sources, created_at)"
+            " VALUES (?, (SELECT id FROM conversation WHERE public_id = ?), ?, ?, ?, ?)"
+            " ON CONFLICT DO NOTHING",
+            (
+                self.id,
+                self.conversation,
+                self.content,
+                self.answer,
+                self.sources,
+                self.created_at,
+            ),
+        )
+        if self.done is not None:
+            self.done.store(connection, self.created_at)
 
 
 class ConversationStore:
@@ -147,7 +186,7 @@ class ConversationStore:
 
     def __init__(self, database: ServiceDatabase) -> None:
         self._database = database
-        self._unstored: dict[str, _Unstored] = {}
+        self._unstored: dict[str, StoredMessage] = {}
 
     def of_bot(self, bot: str) -> list[tuple[str, str]]:
         """The ids and names of a bot's conversations, oldest first."""
@@ -219,7 +258,7 @@ class ConversationStore:
         )
         said = [(row["question"], row["answer"]) for row in rows.fetchall()[::-1]]
         said += [
-            (one.question, one.answer) for one in self._kept() if one.conversation == conversation
+            (one.content, one.answer) for one in self._kept() if one.conversation == conversation
         ]
         return [
             turn
@@ -232,48 +271,16 @@ class ConversationStore:
         kept = (one.done for one in self._kept())
         return next((done for done in kept if done is not None and done.key == key), None)
 
-    def _kept(self) -> list["_Unstored"]:
+    def _kept(self) -> list[StoredMessage]:
         # In one step, since the writer's thread changes it.
         return list(self._unstored.values())
 
-    def add_message(
-        self,
-        *,
-        message: str,
-        bot: str,
-        conversation: str,
-        name: str,
-        content: str,
-        answer: str,
-        sources: str,
-        created_at: int,
-        done: Done | None = None,
-    ) -> Future[None]:
-        """Store a message as it came, and its conversation under `name` when it is the first.
+    def add(self, message: StoredMessage) -> Future[None]:
+        """Store a message.
 
-        `sources` are those that the answer names, as JSON; `done` has the key of the request. Where
-        the disk or the database takes nothing, an answer is still better than none: the message is
-        kept in memory, where its conversation goes on, and stored with a later one.
+        Where the disk or the database takes nothing, an answer is still better than none: the
+        message is kept in memory, where its conversation goes on, and stored with a later one.
         """
-
-        def insert(connection: sqlite3.Connection) -> None:
-            connection.execute(
-                "INSERT INTO conversation (public_id, bot, name, created_at) VALUES (?, ?, ?, ?)"
-                " ON CONFLICT DO NOTHING",
-                (conversation, bot, name, created_at),
-            )
-            connection.execute(
-                "INSERT INTO message (public_id, conversation, question, answer, sources,"
-                " created_at)"
-                " VALUES (?, (SELECT id FROM conversation WHERE public_id = ?), ?, ?, ?, ?)"
-                " ON CONFLICT DO NOTHING",
-                (message, conversation, content, answer, sources, created_at),
-            )
-            if done is not None:
-                done.store(connection, created_at)
-
-        unstored = _Unstored(message, bot, conversation, content, answer, done, insert)
-        stored = self._store([unstored])
         answered: Future[None] = Future()
 
         def settle(done: Future[None]) -> None:
@@ -283,7 +290,7 @@ class ConversationStore:
             else:
                 answered.set_exception(error)
 
-        stored.add_done_callback(settle)
+        self._store([message]).add_done_callback(settle)
         return answered
 
     def store_kept(self) -> None:
@@ -292,7 +299,7 @@ class ConversationStore:
             with contextlib.suppress(StorageError):
                 self._store([]).result()
 
-    def _store(self, messages: Sequence["_Unstored"]) -> Future[None]:
+    def _store(self, messages: Sequence[StoredMessage]) -> Future[None]:
         waiting = [*self._kept(), *messages]
 
         def insert(connection: sqlite3.Connection) -> None:
@@ -301,12 +308,12 @@ class ConversationStore:
 
         def settle(done: Future[None]) -> None:
             if isinstance(done.exception(), StorageError):
-                self._unstored.update((one.message, one) for one in messages)
+                self._unstored.update((one.id, one) for one in messages)
                 while len(self._unstored) > _MOST_UNSTORED:
                     del self._unstored[next(iter(self._unstored))]
             else:
                 for one in waiting:
-                    self._unstored.pop(one.message, None)
+                    self._unstored.pop(one.id, None)
 
         stored = self._database.write(insert)
         stored.add_done_callback(settle)

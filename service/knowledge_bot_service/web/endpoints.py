@@ -27,7 +27,7 @@ from knowledge_bot_service.store.idempotency import (
     KeyReusedError,
     fingerprint,
 )
-from knowledge_bot_service.store.sources import StoredSource
+from knowledge_bot_service.store.sources import Material, StoredSource
 from knowledge_bot_service.web.gate import KEY_HEADER, PREFIX, key_of, may_manage
 from knowledge_bot_service.web.problems import described
 from knowledge_bot_service.web.requests import (
@@ -122,12 +122,12 @@ PLAIN_QUERY: Final = Depends(_plain_query)
 
 def sent_webpage(new: NewWebpage) -> Sent:
     """A web page that a request sends."""
-    return Sent(new.name, new.collections, url=new.url, headers=new.headers or ())
+    return Sent(new.name, new.collections, Material(url=new.url), headers=new.headers or ())
 
 
 def sent_text(new: NewText) -> Sent:
     """A text that a request sends."""
-    return Sent(new.name, new.collections, content=new.content)
+    return Sent(new.name, new.collections, Material(content=new.content))
 
 
 @dataclass(frozen=True, slots=True)

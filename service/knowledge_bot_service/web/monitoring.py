@@ -80,7 +80,6 @@ class Metrics:
         )
         for outcome in ("answered", "not_found", "failed"):  # rates exist from the first one on
             self._questions.labels(outcome)
-        self._counted: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         self._registry.register(_Contents(database, file, connections))
         ProcessCollector(registry=self._registry)
 
@@ -89,16 +88,8 @@ class Metrics:
         method = scope["method"] if scope["method"] in _METHODS else "other"
         # The route and not the path, since clients may ask for any number of paths.
         route = getattr(scope.get("route"), "path", "other")
-        # Looking up labels takes longer than counting.
-        found = self._counted.get((method, route, status))
-        if found is None:
-            found = (
-                self._requests.labels(method, route, str(status)),
-                self._duration.labels(route),
-            )
-            self._counted[method, route, status] = found
-        found[0].inc()
-        found[1].observe(seconds)
+        self._requests.labels(method, route, str(status)).inc()
+        self._duration.labels(route).observe(seconds)
         if _log.isEnabledFor(logging.INFO):
             _log.info(
                 "%s %s %s %d %.1f ms %d bytes key %s",

@@ -16,6 +16,7 @@ from starlette.requests import ClientDisconnect
 
 from knowledge_bot_service.config.refusals import invalid
 from knowledge_bot_service.store.material import synchronise_file, synchronise_folder
+from knowledge_bot_service.store.sources import Material
 from knowledge_bot_service.web.problems import sentences
 from knowledge_bot_service.web.requests import MOST_COLLECTIONS, NewSource
 from knowledge_bot_service.work.knowledge_base import Sent
@@ -160,9 +161,11 @@ def _sent(read: _Form, path: Path, form: type[_New]) -> tuple[Sent, _New]:
     sent = Sent(
         source.name,
         source.collections,
-        file=path.name,
-        filename=read.filename or source.name,
-        content_type=read.content_type,
+        Material(
+            file=path.name,
+            filename=read.filename or source.name,
+            content_type=read.content_type,
+        ),
         digest=read.digest.hexdigest(),
     )
     return sent, source

@@ -28,7 +28,12 @@ from knowledge_bot_service.answers.answerer import (
     ModelFailedError,
     WordedAnswer,
 )
-from knowledge_bot_service.answers.conversations import AskedQuestion, ConversationStore, asked_in
+from knowledge_bot_service.answers.conversations import (
+    AskedQuestion,
+    ConversationStore,
+    StoredMessage,
+    asked_in,
+)
 from knowledge_bot_service.answers.finding import Finder, RankedPassages
 from knowledge_bot_service.config.folder import DataFolder
 from knowledge_bot_service.config.keys import Key
@@ -85,43 +90,34 @@ _NAME_LENGTH: Final = 80
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A source that is sent: a web page, a text, or a file that is at a `new_material_path`.
+    """A source that is sent.
 
     Attributes:
         name: what lists and answers call it.
         collections: the ids of those that it is for.
-        url: the page's address.
-        headers: what is sent with the request for the page.
-        content: the text.
-        file: the name of the file in the folder of material.
-        filename: what its sender calls it.
-        content_type: what its sender says it is.
-        digest: the SHA-256 of the file.
+        material: what it is made from; a file is at a `new_material_path`.
+        headers: what is sent with the request for a page.
+        digest: the SHA-256 of a file.
     """
 
     name: str
     collections: Sequence[str]
-    url: str | None = None
+    material: Material
     headers: Sequence[Header] = field(default=(), repr=False)
-    content: str | None = None
-    file: str | None = None
-    filename: str | None = None
-    content_type: str | None = None
     digest: str = ""
 
     @property
     def kind(self) -> Kind:
         """How it comes in."""
-        if self.url is not None:
+        if self.material.url is not None:
             return Kind.WEBPAGE
-        return Kind.FILE if self.content is None else Kind.TEXT
+        return Kind.FILE if self.material.content is None else Kind.TEXT
 
     @property
     def sha256(self) -> str:
         """The SHA-256 of the text or the file; of the address of a page, whose text is not here."""
-        if self.url is None and self.content is None:
-            return self.digest
-        return hashlib.sha256((self.url or self.content or "").encode()).hexdigest()
+        text = self.material.url or self.material.content
+        return self.digest if text is None else hashlib.sha256(text.encode()).hexdigest()
 
     @property
     def made_of(self) -> str:
@@ -129,16 +125,18 @@ class Sent:
 
         Sources that are made of the same have the same text.
         """
-        return f"{self.sha256} {self.kind}{PurePosixPath(self.filename or '').suffix.lower()}"
+        suffix = PurePosixPath(self.material.filename or "").suffix.lower()
+        return f"{self.sha256} {self.kind}{suffix}"
 
     @property
     def parts(self) -> dict[str, object]:
         """What tells it from others, as `fingerprint` takes it."""
-        more: dict[str, object] = {"content": self.digest, "filename": self.filename}
-        if self.url is not None:
-            more = {"url": self.url, "headers": [(one.name, one.value) for one in self.headers]}
-        elif self.content is not None:
-            more = {"content": hashlib.sha256(self.content.encode()).hexdigest()}
+        more: dict[str, object] = {"content": self.sha256}
+        if self.kind is Kind.WEBPAGE:
+            headers = [(one.name, one.value) for one in self.headers]
+            more = {"url": self.material.url, "headers": headers}
+        elif self.kind is Kind.FILE:
+            more["filename"] = self.material.filename
         return {"name": self.name, "collections": sorted(set(self.collections)), **more}
 
 
@@ -346,8 +344,8 @@ class KnowledgeBase:
 
     async def forget(self, sent: Sent) -> None:
         """Remove the file of a source that is not to be added after all."""
-        if sent.file is not None:
-            await run_in_threadpool((self._material / sent.file).unlink)
+        if sent.material.file is not None:
+            await run_in_threadpool((self._material / sent.material.file).unlink)
 
     async def put(self, sent: Sent, put: Put) -> tuple[str, StoredSource]:
         """Make what is sent the source of an origin's key; returns the outcome with the source.
@@ -356,7 +354,7 @@ class KnowledgeBase:
             RefusedRequestError: 400, it has another digest than is said; or as `Origins.settle`.
         """
         said = _SHA256.fullmatch(put.digest)
-        if said and sent.url is None and said[1].lower() != sent.sha256:
+        if said and sent.material.url is None and said[1].lower() != sent.sha256:
             await self.forget(sent)
             raise RefusedRequestError(
                 HTTPStatus.BAD_REQUEST,
@@ -400,7 +398,7 @@ class KnowledgeBase:
             created_at=now(),
             revision=new_id("rev_"),
             kind=sent.kind,
-            url=sent.url,
+            url=sent.material.url,
             origin=what.origin if isinstance(what, Put) else None,
         )
         if _is_soon_ready(size):
@@ -428,7 +426,8 @@ class KnowledgeBase:
 
     async def _prepared(self, sent: Sent) -> tuple[int | None, Material]:
         """The size of what is to be read, None where nobody knows, and where it waits."""
-        content, file = sent.content, sent.file
+        material = sent.material
+        content, file = material.content, material.file
         size = None if content is None else len(content)
         if file is not None:
             size = await run_in_threadpool(_size_of, self._material / file)
@@ -438,14 +437,8 @@ class KnowledgeBase:
                 await run_in_threadpool(write_headers, path, sent.headers)
             else:
                 await run_in_threadpool(write_text, path, content)
-            content, file = None, path.name
-        return size, Material(
-            content=content,
-            file=file,
-            filename=sent.filename,
-            content_type=sent.content_type,
-            url=sent.url,
-        )
+            material = material.model_copy(update={"content": None, "file": path.name})
+        return size, material
 
     async def ask(
         self, bot: str, content: str, conversation: str | None, keyed: Keyed | None = None
@@ -483,16 +476,18 @@ class KnowledgeBase:
             found=answer.found,
         )
         await asyncio.wrap_future(
-            self._conversations.add_message(
-                message=message.id,
-                bot=bot,
-                conversation=message.conversation_id,
-                name=_shortened(asked.question),
-                content=content,
-                answer=answer.text,
-                sources=json.dumps([source.model_dump() for source in answer.sources]),
-                created_at=created_at,
-                done=None if keyed is None else keyed.done(message.id, _answer_of(message)),
+            self._conversations.add(
+                StoredMessage(
+                    id=message.id,
+                    bot=bot,
+                    conversation=message.conversation_id,
+                    name=_shortened(asked.question),
+                    content=content,
+                    answer=answer.text,
+                    sources=json.dumps([source.model_dump() for source in answer.sources]),
+                    created_at=created_at,
+                    done=None if keyed is None else keyed.done(message.id, _answer_of(message)),
+                )
             )
         )
         self._count("not_found" if message.found is False else "answered")
