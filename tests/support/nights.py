@@ -15,6 +15,12 @@ from trap_site import Response, TrapSite, serving_traps
 
 COLLECTION = "col_1"
 HTML = b"<!doctype html><html><body>It works!</body></html>"
+PAGES = tuple(f"/{n}" for n in range(6))
+SIGN_IN = b"<h1>Members</h1><form action=/login><input name=u><input type=password></form>"
+SHELL = (
+    b"<html><body><noscript>You need to enable JavaScript to run this app.</noscript>"
+    b"<div id=root></div><script src=/a.js></script></body></html>"
+)
 _TABLE = "create table if not exists article (id text primary key, body text)"
 
 
@@ -65,9 +71,8 @@ class World:
 
     def _make_site(self) -> None:
         site = self._serving()
-        names = [f"/{n}" for n in range(6)]
-        site.page("/", *names)
-        for name in names:
+        site.page("/", *PAGES)
+        for name in PAGES:
             site.page(name, "/")
         self._given = (f"{site.root}/", "--requests", 1000)
         self.origin = Site(f"{site.root}/", rate=1000, name="handbook")
@@ -141,10 +146,20 @@ class World:
         assert self.site is not None
         self.site.responses[path] = Response(*given, **how)
 
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The addresses of the site."""
+        assert self.site is not None
+        return tuple(self.site.responses)
+
+    def page(self, path: str, *links: str, **how: str) -> None:
+        assert self.site is not None
+        self.site.page(path, *links, **how)
+
     def everywhere(self, *given: Any, **how: Any) -> None:
         """Let each address of the site answer with this."""
         assert self.site is not None
-        for path in self.site.responses:
+        for path in self.paths:
             self.site.responses[path] = Response(*given, **how)
 
     def unreadable(self, below: str, number: int) -> None:
@@ -438,7 +453,42 @@ FAULTS = (
         kind="sql",
     ),
     Night("a site is down", lambda w: w.everywhere(b"Down", 503), 3, kind="site"),
-    Night("a site is being maintained", lambda w: w.everywhere(HTML), 3, sent=1, kind="site"),
+    Night("a site is being maintained", lambda w: w.everywhere(HTML), 3, kind="site"),
+    Night("a site's start is being maintained", lambda w: w.respond("/", HTML), 3, kind="site"),
+    Night(
+        "a site's start leads to another host, to sign in there (sist2 311)",
+        lambda w: w.respond("/", b"", 302, headers={"Location": "http://login.example/"}),
+        3,
+        kind="site",
+    ),
+    Night(
+        "a site's start leads to a page that asks for consent",
+        lambda w: (
+            w.respond("/", b"", 302, headers={"Location": "/consent?back=%2F"}),
+            w.respond(
+                "/consent", b"<p>We value your privacy. Accept all cookies?</p><form></form>"
+            ),
+        ),
+        3,
+        kind="site",
+    ),
+    Night("a site wants everybody to sign in", lambda w: w.everywhere(SIGN_IN), 3, kind="site"),
+    Night(
+        "a page of a site wants a login",
+        lambda w: (
+            w.respond("/3", b"", 302, headers={"Location": "/login?next=/3"}),
+            w.respond("/login", SIGN_IN),
+        ),
+        3,
+        kind="site",
+    ),
+    Night("a page of a site wants JavaScript", lambda w: w.respond("/3", SHELL), 3, kind="site"),
+    Night(
+        "a page of a site has no text any more",
+        lambda w: w.respond("/3", b"<html><body></body></html>"),
+        3,
+        kind="site",
+    ),
     Night(
         "a site wants a login (xorbitsai/xagent 2052)",
         lambda w: w.everywhere(b"", 302, headers={"Location": "/login"}),
@@ -459,12 +509,8 @@ FAULTS = (
     ),
     Night(
         "a site wants JavaScript (mindsdb/mindshub 11373)",
-        lambda w: w.everywhere(
-            b"<html><body><noscript>You need to enable JavaScript to run this app.</noscript>"
-            b"<div id=root></div><script src=/a.js></script></body></html>"
-        ),
+        lambda w: w.everywhere(SHELL),
         3,
-        sent=1,
         kind="site",
     ),
 )
@@ -542,6 +588,31 @@ TWINS = (
         ),  # type: ignore[union-attr]
         removed=1,
         sent=1,
+        kind="site",
+    ),
+    Night(
+        "all pages of a site changed",
+        lambda w: (
+            w.page("/", *PAGES, text="It is new."),
+            [w.page(page, "/", text="New, too.") for page in PAGES],
+        ),
+        sent=7,
+        kind="site",
+    ),
+    Night(
+        "a site's start leads to one language of it",
+        lambda w: (
+            w.page("/en/", *PAGES, text="In English."),
+            w.respond("/", b"", 302, headers={"Location": "/en/"}),
+        ),
+        sent=1,
+        removed=1,
+        kind="site",
+    ),
+    Night(
+        "a site has a page to sign in at",
+        lambda w: (w.page("/", *PAGES, "/login"), w.respond("/login", SIGN_IN)),
+        sent=2,
         kind="site",
     ),
     Night(

@@ -130,6 +130,9 @@ class _Memory:
 
     keeper: Keeper
 
+    def __init__(self, gone_limit: float) -> None:
+        self.gone_limit = gone_limit
+
     @property
     def note(self) -> str | None:
         return self.keeper.note
@@ -182,7 +185,7 @@ class Run:
         self._task = asyncio.current_task()
         ticking = asyncio.create_task(self._tick())
         try:
-            memory = _Memory()
+            memory = _Memory(self.options.gone_limit)
             items = self.place.items(memory)  # which raises what is wrong with the origin
             if self.asks:
                 await self.gate.begin()

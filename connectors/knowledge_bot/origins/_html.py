@@ -17,6 +17,17 @@ if TYPE_CHECKING:
 # Characters above which trafilatura is not used: 2 million would take it 15 s.
 _TOO_LONG_TO_EXTRACT = 1_000_000
 
+# A page of fewer characters may be none: one that a program fills, or a gate before the others.
+_FEW = 300
+_ROOTS = ("root", "app", "__next", "__nuxt", "___gatsby")
+_WANTS_SCRIPTS = re.compile(
+    r"(enable|activate|requires?|without|needs?) javascript"
+    r"|javascript (is |to be |must be )?(disabled|required|enabled|aktivieren|erforderlich)"
+    r"|(activer|activez|habilite|active) javascript",
+    re.IGNORECASE,
+)
+_WANTS_CONSENT = re.compile(r"cookies?\b|consent|einwillig|zustimm|captcha|robot", re.IGNORECASE)
+
 _REFRESH = re.compile(r"\s*\d+(?:\.\d*)?\s*[;,]\s*(?:url\s*=\s*)?[\"']?([^\"']+)", re.IGNORECASE)
 
 
@@ -29,12 +40,16 @@ class ParsedPage:
         canonical: the canonical address that it names, or None.
         robots: directives for crawlers in its `meta` elements: an agent's name, and directives.
         texts: its main text, as the plain reader finds it, piece by piece.
+        hollow: why there is nothing to read in it; empty if there is.
+        gate: what it asks for before others are shown, if a redirect led to it; empty if nothing.
     """
 
     links: tuple[str, ...]
     canonical: str | None
     robots: tuple[tuple[str, str], ...]
     texts: list[str]
+    hollow: str = ""
+    gate: str = ""
 
 
 def read_page(text: str, url: str, encoding: str) -> ParsedPage:
@@ -58,12 +73,33 @@ def read_page(text: str, url: str, encoding: str) -> ParsedPage:
         if each.get("href") and "canonical" in each.get("rel", "").lower().split()
     )
     robots = ((_word(each, "name"), each.get("content", "")) for each in root.iter("meta"))
+    texts = main_texts(text, root)
+    hollow, gate = _nothing_said(root, " ".join(texts))
     return ParsedPage(
         tuple(links),
         next(filter(None, canonicals), None),
         tuple((name, content) for name, content in robots if name),
-        main_texts(text, root),
+        texts,
+        hollow,
+        gate,
     )
+
+
+def _nothing_said(root: "HtmlElement", said: str) -> tuple[str, str]:
+    """Return why a page is hollow, and what kind of gate it may be."""
+    if len(said) >= _FEW:
+        return "", ""
+    notes = [str(each.text_content()) for each in root.iter("noscript")]
+    is_filled = any(
+        each.get("id") in _ROOTS and not each.text_content().strip() for each in root.iter("div")
+    )
+    has_script = next(root.iter("script"), None) is not None
+    wants = any(map(_WANTS_SCRIPTS.search, (said, *notes)))
+    if has_script and (wants or (is_filled and not said.strip())):
+        return "it needs JavaScript, so there is nothing to read in it", ""
+    if any(_word(each, "type") == "password" for each in root.iter("input")):
+        return "", "it asks to sign in"
+    return "", "it asks for consent" if _WANTS_CONSENT.search(said) else ""
 
 
 def _links(root: "HtmlElement") -> Iterator[str]:

@@ -263,7 +263,10 @@ def _compared(
         return Skipped(page.url, reason, invalid=True, gone="unread")
     before, unanswered[host] = unanswered[host], 0
     try:
-        return _followed(page.url, reader).item(page.url, page.name)
+        found, is_first = _followed(page.url, reader)
+        if reason := found.hollow or ("" if is_first else found.gate):
+            raise NoPageError(reason)
+        return found.item(page.url, page.name)
     except NoPageError as error:
         return Skipped(page.url, str(error), invalid=True, gone=error.gone or "unread")
     except UnreadableError as error:
@@ -272,8 +275,11 @@ def _compared(
         return Skipped(page.url, str(error), invalid=True, gone="unread")
 
 
-def _followed(url: str, reader: "PageReader") -> "FetchedPage":
-    """Return a page, following redirects; what is remembered is the first address's."""
+def _followed(url: str, reader: "PageReader") -> "tuple[FetchedPage, bool]":
+    """Return a page, following redirects, and whether there was none.
+
+    What is remembered is the first address's.
+    """
     from knowledge_bot.origins._pages import Moved, NoPageError
     from knowledge_bot_web.fetching import REDIRECTS
 
@@ -281,6 +287,6 @@ def _followed(url: str, reader: "PageReader") -> "FetchedPage":
     for _ in range(REDIRECTS + 1):
         found = reader.read(url, at)
         if not isinstance(found, Moved):
-            return found
+            return found, at is None
         at = found.to
     raise NoPageError(f"it redirects more than {REDIRECTS} times")

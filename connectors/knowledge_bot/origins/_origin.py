@@ -24,9 +24,11 @@ class Memory(Protocol):
     Attributes:
         note: a text of at most 4 KiB about the origin as a whole; None if there is none. What is
             set while items are found is kept when the run completes.
+        gone_limit: the share of the items that may be missing; where more are, nothing is gone.
     """
 
     note: str | None
+    gone_limit: float
 
     def recall(self, key: str) -> str | None:
         """Return the `version` of the item last sent under a key; None if there is none."""
@@ -40,6 +42,7 @@ class NoMemory:
 
     def __init__(self) -> None:
         self.note: str | None = None
+        self.gone_limit = 1.0
 
     def recall(self, key: str) -> str | None:  # noqa: ARG002 - the protocol's
         """Return None."""

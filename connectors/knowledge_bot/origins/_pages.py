@@ -126,7 +126,9 @@ class FetchedPage:
         blocks: hashes of the blocks of its main text.
         cut: whether only its beginning was read.
         is_document: whether it is no page but a document, such as a PDF file.
-        is_empty: whether it has no text, as a page of frames, or one that a script fills.
+        is_empty: whether it has no text, as a page of frames.
+        hollow: why there is nothing to read in it, and
+        gate: what it may ask for before others are shown; see `ParsedPage`.
     """
 
     known: Known
@@ -137,6 +139,8 @@ class FetchedPage:
     cut: bool = False
     is_document: bool = False
     is_empty: bool = False
+    hollow: str = ""
+    gate: str = ""
 
     def item(self, url: str, name: str | None = None, **more: object) -> WebPage:
         """Return the page as what is sent."""
@@ -319,6 +323,8 @@ class PageReader:
             blocks=blocks,
             cut=answer.cut,
             is_empty=not document.texts,
+            hollow=document.hollow,
+            gate=document.gate,
         )
 
     def _once_more(self, url: str, reader: str) -> list[str]:

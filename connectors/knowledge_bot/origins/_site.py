@@ -71,7 +71,8 @@ class Site(ComparedPages):
     time, and the documents that they link to. robots.txt, `noindex` and `nofollow` are obeyed.
 
     Attributes:
-        url: where to begin. If it redirects to another host, that host is the site.
+        url: where to begin. If it redirects to the same name with or without `www.`, that is the
+            site; any other host may be one to sign in at, and nothing is read there.
         name: by default the address, with the patterns of `include`.
         depth: how many links to follow from there; pages of a sitemap count as one link away.
         pages: the most addresses that are read.
@@ -304,6 +305,11 @@ class _Crawl:
         self._lists: list[str] = []
         self._again: list[str] = []  # what could not be read, and is not known
         self._failed = False  # something that was known could not be read
+        self._gates: dict[str, str] = {}  # what pages ask for to which others may redirect
+        self._is_over = False
+        # Of the pages of before that are still taken: how many there are, and how many came.
+        self._before = sum(map(self._takes, self._known))
+        self._met = 0
         self._host, self._scheme = "", ""
         self._waiting: deque[_Entry] = deque()
         self._seen: set[int] = set()
@@ -317,6 +323,38 @@ class _Crawl:
         self._started = self._more = self._deeper = False
 
     def run(self) -> "Iterator[WebPage | Skipped]":
+        """Yield what is found; what is new or changed waits until the site is surely itself.
+
+        Where a page of maintenance stands at its address, or one to sign in, the pages of before
+        are missing, and no text of theirs may be replaced by that.
+        """
+        waiting: list[WebPage] = []
+        for item in self._crawled():
+            key = item.name if isinstance(item, Skipped) else item.url
+            known = self._known.get(key)
+            if known is not None and self._takes(key):
+                self._met += not isinstance(item, Skipped) or bool(item.gone)
+            if isinstance(item, Skipped) or (known and known.digest == item.digest):
+                yield item
+            else:
+                waiting.append(item)
+            if waiting and self._is_itself():
+                yield from waiting
+                waiting.clear()
+        if self._is_over:
+            missing = f"{self._before - self._met} of {self._before} pages of before did not come"
+            reason = (
+                f"it is new or changed, and waits: {missing}, so that the site may not be itself"
+            )
+            yield from (Skipped(page.url, reason, True, gone="unread") for page in waiting)
+        else:  # too little was seen to say so
+            yield from waiting
+
+    def _is_itself(self) -> bool:
+        """Return whether enough pages of before came by now."""
+        return self._before - self._met <= self._memory.gone_limit * self._before
+
+    def _crawled(self) -> "Iterator[WebPage | Skipped]":
         start = self._site._start  # noqa: SLF001 - its own
         if not (yield from self._enter(start)):
             return
@@ -348,8 +386,10 @@ class _Crawl:
             return
         if self._deeper:
             yield Skipped(start, f"pages more than {self._site.depth} links away were not read")
-        noted = _Note(time.time(), tuple(self._lists), tuple(self._again))
-        self._memory.note = noted.packed()
+        self._is_over = True
+        if self._is_itself():
+            noted = _Note(time.time(), tuple(self._lists), tuple(self._again))
+            self._memory.note = noted.packed()
 
     def _look_further(self) -> Generator[Skipped, None, bool]:
         """Look for pages of before that were not met; return whether one waits to be read."""
@@ -417,50 +457,54 @@ class _Crawl:
 
     def _move(self, entry: _Entry, moved: "Moved") -> Generator[Skipped, None, bool]:
         """Follow a redirect; return whether there is an address to follow."""
-        from knowledge_bot_web.fetching import REDIRECTS
-
-        address, reason = moved.address, ""
-        if address is None:
-            reason = f"it redirects to {moved.to[:500]}, which is not a web page"
-        elif len(entry.via) >= REDIRECTS:
-            reason = f"it redirects more than {REDIRECTS} times"
-        elif address == entry.url and moved.to not in (entry.url, entry.asked_at):
-            # The server insists on a session, or on another spelling.
-            via = (*entry.via, entry.url)
+        address, first = moved.address, entry.depth == 0
+        reason = self._not_followed(entry, moved)
+        if reason or address is None:
+            gone = "unread" if first else "excluded"
+            yield Skipped(entry.url, reason, invalid=first, partial=first, gone=gone)
+            return False
+        if address in self._gates:
+            yield self._barred(entry, self._gates[address])
+            return False
+        via = (*entry.via, entry.url)
+        if address == entry.url:  # the server insists on a session, or on another spelling
             self._waiting.appendleft(entry._replace(asked_at=moved.to, via=via))
             return True
-        elif address == entry.url or address in entry.via:
-            reason = "it redirects in a circle"
-        elif not self._started:
-            there = site(address), urlsplit(address).scheme
-            if there != (self._host, self._scheme) and not (yield from self._enter(address)):
-                self._started = True  # and there is nothing to read
-                return False
-        elif site(address) != self._host:
-            reason = f"it redirects to another site, {address}"
-        elif not self._takes(address):
-            reason = f"it redirects to {address}, which is left out"
-        if reason or address is None:
-            yield Skipped(entry.url, reason, gone="excluded")
+        there = site(address), urlsplit(address).scheme
+        is_new = not self._started and there != (self._host, self._scheme)
+        if is_new and not (yield from self._enter(address)):
+            self._started = True  # and there is nothing to read
             return False
-        next_one = entry._replace(url=address, asked_at=None, via=(*entry.via, entry.url))
+        next_one = entry._replace(url=address, asked_at=None, via=via)
         yield from self._enqueue(next_one.url, next_one, at_once=True)
         return bool(self._waiting) and self._waiting[0] is next_one
+
+    def _not_followed(self, entry: _Entry, moved: "Moved") -> str:
+        """Return why a redirect is not followed; empty if it is."""
+        from knowledge_bot_web.fetching import REDIRECTS
+
+        address = moved.address
+        if address is None:
+            return f"it redirects to {moved.to[:500]}, which is not a web page"
+        if len(entry.via) >= REDIRECTS:
+            return f"it redirects more than {REDIRECTS} times"
+        is_other_spelling = moved.to not in (entry.url, entry.asked_at)
+        if address in entry.via or (address == entry.url and not is_other_spelling):
+            return "it redirects in a circle"
+        if not self._started and _bare(address) != self._host.removeprefix("www."):
+            return f"it redirects to another site, {address}; begin there, if that is meant"
+        if self._started and site(address) != self._host:
+            return f"it redirects to another site, {address}"
+        left_out = self._started and address != entry.url and not self._takes(address)
+        return f"it redirects to {address}, which is left out" if left_out else ""
 
     def _take(self, entry: _Entry, page: "FetchedPage") -> "Iterator[WebPage | Skipped]":
         """Yield a page that was read, or why it is left out, and queue its links."""
         known, copies = page.known, 0
         other = self._on_site(page.canonical or "") or ""
         before = self._first.get(known.text or "", "") if entry.url not in self._known else ""
-        if page.cut and not page.is_document:
-            reason = f"it is larger than page_bytes, {self._site.page_bytes:,} bytes"
-            yield from self._unread(entry, reason, "", failed=True)
-        elif page.is_empty:
-            nothing = entry.depth == 0 and not page.links
-            reason = "there is no text in it" + "; it may need JavaScript" * nothing
-            yield Skipped(entry.url, reason, invalid=nothing, partial=nothing, gone="excluded")
-        elif page.noindex:
-            yield Skipped(entry.url, "it asks not to be indexed", gone="excluded")
+        if skipped := list(self._says_nothing(entry, page)):
+            yield from skipped
         elif other not in ("", entry.url, *entry.via) and self._takes(other):
             self._held.append(_Held(entry, page, other, stated=True))
         elif not self._takes(entry.url):
@@ -479,6 +523,37 @@ class _Crawl:
         if self._held and self._held[-1].entry is entry:
             yield from self._enqueue(other, _Entry(other, entry.depth, None, entry.url))
 
+    def _says_nothing(self, entry: _Entry, page: "FetchedPage") -> Iterator[Skipped]:
+        """Skip a page that cannot be sent, or that is not what its address stands for."""
+        first, links = entry.depth == 0, page.links or ()
+        if page.gate:
+            self._gates[entry.url] = page.gate
+        if page.cut and not page.is_document:
+            reason = f"it is larger than page_bytes, {self._site.page_bytes:,} bytes"
+            yield from self._unread(entry, reason, "", failed=True)
+        elif page.hollow:
+            yield from self._unread(entry, page.hollow, "", failed=True)
+        elif page.gate and (entry.via or (first and not self._leads_on(links))):
+            for url in (*entry.via, entry.url):
+                yield self._barred(entry._replace(url=url), page.gate)
+        elif page.is_empty:
+            nothing = first and not links
+            wrong, gone = nothing or entry.url in self._known, "unread" if nothing else "excluded"
+            yield Skipped(entry.url, "there is no text in it", wrong, partial=nothing, gone=gone)
+        elif page.noindex:
+            yield Skipped(entry.url, "it asks not to be indexed", gone="excluded")
+
+    def _leads_on(self, links: Iterable[str]) -> bool:
+        """Return whether there is more than the first page."""
+        on_site = filter(None, map(self._on_site, links))
+        return bool(self._waiting) or any(_hashed(link) not in self._seen for link in on_site)
+
+    def _barred(self, entry: _Entry, gate: str) -> Skipped:
+        """Skip a page in whose place another one asks for something."""
+        first = entry.depth == 0
+        known = entry.url in self._known
+        return Skipped(entry.url, gate, invalid=first or known, partial=first, gone="unread")
+
     def _page(self, entry: _Entry, page: "FetchedPage") -> "WebPage":
         known = page.known
         self._taken[entry.url] = known.text, page.blocks
@@ -489,7 +564,9 @@ class _Crawl:
         return page.item(entry.url, headers=self._site.headers_for(entry.url))
 
     def _copy(self, entry: _Entry, of: str) -> Skipped:
-        return Skipped(entry.url, f"it has the same text as {of}", gone="excluded")
+        """Skip a page with the text of another; what was sent of it before is gone."""
+        gone = "" if entry.url in self._known else "excluded"
+        return Skipped(entry.url, f"it has the same text as {of}", gone=gone)
 
     def _let_go(self) -> "Iterator[WebPage | Skipped]":
         """Yield the pages that may be copies of others, now that those were read."""
@@ -630,6 +707,11 @@ class _Crawl:
                 elif own is not None and self._takes(own):
                     yield from self._enqueue(own, _Entry(own, 1, item.version, address))
         return modified
+
+
+def _bare(url: str) -> str:
+    """Return the host of an address, which is the same with and without `www.`."""
+    return site(url).removeprefix("www.")
 
 
 def _hashed(url: str) -> int:

@@ -45,6 +45,8 @@ class Clock:
 class Memory:
     """Keeps what is known of pages, as the keeper of a book does."""
 
+    gone_limit = 0.5
+
     def __init__(self):
         self.note, self.versions = None, {}
 
@@ -399,31 +401,6 @@ def test_a_crawl_delay_is_kept_up_to_half_a_minute(small, plain, asked, kept):
 # Where a site is ----------------------------------------------------------------------------------
 
 
-def test_a_start_that_redirects_to_another_host_names_the_site(plain):
-    with serving() as old, serving() as new:
-        old.answers["/robots.txt"] = new.answers["/robots.txt"] = answer(b"", status="404 No")
-        old.answers["/"] = redirect(new.url("/home"))
-        new.answers["/home"] = answer(b"<p>x<a href=/a>x</a><a href=%s>x</a>" % old.url().encode())
-        new.answers["/sitemap.xml"] = answer(b"", status="404 No")
-        items = list(Site(old.url(), headers={"Authorization": "secret-1"}).items())
-        assert sorted(versions(items)) == [new.url("/a"), new.url("/home")]
-        assert any("secret-1" in request for request in old.requests)
-        assert not any("secret-1" in request for request in new.requests)
-        assert not any(item.headers for item in items if isinstance(item, WebPage))
-
-
-def test_headers_are_for_their_own_host_only(plain):
-    with serving() as own, serving() as other:
-        own.answers["/robots.txt"] = redirect(other.url("/robots.txt"))
-        own.answers["/sitemap.xml"] = answer(b"", status="404 No")
-        site = Site(own.url(), headers={"X-Key": "secret-1"})
-        (page,) = site.items()
-        assert "secret-1" not in repr(site) + repr(page)
-        assert page.headers[0][1].get_secret_value() == "secret-1"
-        assert all("x-key: secret-1" in request.lower() for request in own.requests)
-        assert not any("secret-1" in request for request in other.requests)
-
-
 @pytest.fixture
 def names(monkeypatch):
     """Host names, and the addresses that they resolve to from one time to the next."""
@@ -439,6 +416,45 @@ def names(monkeypatch):
 
     monkeypatch.setattr(socket, "getaddrinfo", resolved)
     return known
+
+
+def test_a_start_that_redirects_to_another_host_is_no_site(plain):
+    with serving() as old, serving() as new:
+        old.answers["/robots.txt"] = answer(b"", status="404 No")
+        old.answers["/"] = redirect(new.url("/home"))
+        (told,) = Site(old.url()).items()
+        assert (told.invalid, told.partial, told.gone) == (True, True, "unread")
+        assert new.requests == []
+
+
+@pytest.mark.parametrize(("one", "other"), [("", "www."), ("www.", "")], ids=["to www", "from www"])
+def test_a_start_that_redirects_to_its_name_with_or_without_www_names_the_site(
+    web, names, plain, one, other
+):
+    names["library.example"] = names["www.library.example"] = ["127.0.0.1"]
+    web.answers["/robots.txt"] = answer(b"", status="404 No")
+    web.answers["/"] = redirect(web.url("/home", f"{other}library.example"))
+    web.answers["/home"] = answer(b"<p>The library opens at nine.<a href=/a>x</a>")
+    start = web.url("/", f"{one}library.example")
+    site = Site(start, sitemaps=False, headers={"Authorization": "secret-1"})
+    items = list(site.items())
+    assert sorted(versions(items)) == [
+        web.url(p, f"{other}library.example") for p in ("/a", "/home")
+    ]
+    assert ["secret-1" in request for request in web.requests] == [True, True, False, False, False]
+    assert not any(item.headers for item in items if isinstance(item, WebPage))
+
+
+def test_headers_are_for_their_own_host_only(plain):
+    with serving() as own, serving() as other:
+        own.answers["/robots.txt"] = redirect(other.url("/robots.txt"))
+        own.answers["/sitemap.xml"] = answer(b"", status="404 No")
+        site = Site(own.url(), headers={"X-Key": "secret-1"})
+        (page,) = site.items()
+        assert "secret-1" not in repr(site) + repr(page)
+        assert page.headers[0][1].get_secret_value() == "secret-1"
+        assert all("x-key: secret-1" in request.lower() for request in own.requests)
+        assert not any("secret-1" in request for request in other.requests)
 
 
 def test_a_public_start_leads_to_no_private_address(web, names, plain, monkeypatch):
@@ -459,9 +475,10 @@ def test_a_public_start_leads_to_no_private_address(web, names, plain, monkeypat
     assert connected == ["93.184.216.34"]
     assert len(web.requests) == 1
     web.answers["/robots.txt"] = answer(b"", status="404 No")
-    web.answers["/"] = redirect("http://169.254.169.254/latest/meta-data")
+    web.answers["/"] = answer(b"<p>x<a href=/meta>x</a>")
+    web.answers["/meta"] = redirect("http://169.254.169.254/latest/meta-data")
     items = list(Site(start, sitemaps=False).items())
-    assert "169.254.169.254 is not a public address; allow_private" in items[0].reason
+    assert [item.gone for item in items if isinstance(item, Skipped)] == ["excluded"]
     assert "169.254.169.254" not in connected
     # The name of a public host that comes to mean another one, as an attack does.
     names["public.example"] = ["93.184.216.34", "127.0.0.1"]
