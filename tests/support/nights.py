@@ -192,6 +192,21 @@ class World:
         ids = [one["id"] for one in self.service.sources if not names or one["name"] in names]
         self.service._sources.drop(ids)
 
+    def restored(self) -> None:
+        """Let the service take a change, and have last week's data from then on."""
+
+        def is_end(request: ReceivedRequest) -> bool:
+            if request.path.endswith("complete"):
+                ((_, origin),) = self.service._origins._origins.items()
+                entry = origin.entries["3.md"]
+                entry.digest, entry.version = before
+            return False
+
+        if self.service.extensions:
+            ((_, origin),) = self.service._origins._origins.items()
+            before = origin.entries["3.md"].digest, origin.entries["3.md"].version
+            self.service.fail_next(where=is_end, times=None)
+
     def meanwhile(self, acts: Callable[[], object], *, after: int) -> None:
         """Let something happen to the service once it has got so many writes."""
         left = [after]
@@ -398,6 +413,21 @@ FAULTS = (
         sent=9,
         lost=30,
         plain=(0, 9),
+    ),
+    Night(
+        "the service loses what it had, while the last file is sent",
+        lambda w: (w.write("new.md", "New."), w.meanwhile(w.delete, after=1)),
+        3,
+        sent=1,
+        lost=30,
+        plain=(0, 1),
+    ),
+    Night(
+        "the service is restored to last week while the run lasts",
+        lambda w: (w.write("3.md", "It changed."), w.restored()),
+        3,
+        sent=1,
+        plain=(0, 1),
     ),
     Night(
         "a rename is refused",

@@ -184,13 +184,14 @@ class _Book:
 
     def __init__(self, found: "SyncSums") -> None:
         self.found = found
-        self.sums = list(found.sums)
+        self.sums, self.count = list(found.sums), found.count
         self.entries: dict[str, SyncEntry] = {}  # those that were asked for, by key
 
     def change(self, key: str, before: "SyncEntry | None", version: str | None) -> None:
         """Note that the entry of a key has another version now, or is gone."""
         bucket, mark = bucket_of(key), 0 if version is None else mark_of(key, version)
         mark -= 0 if before is None else mark_of(before.key, before.version)
+        self.count += (version is not None) - (before is not None)
         self.sums[bucket] = (self.sums[bucket] + mark) % SUM_MODULUS
 
     def differing(self, sums: Sequence[int]) -> list[int]:
@@ -216,7 +217,7 @@ class ServiceKeeper:
         self._touched: list[Job] = []  # to be touched
         self._missing: dict[str, SyncEntry] = {}
         self._by_content: dict[bytes, list[SyncEntry]] | None = None
-        self._put: dict[str, tuple[str, Kind, SyncTouch | None]] = {}  # what this run put
+        self._put: dict[str, tuple[str, Kind, bytes, SyncTouch | None]] = {}  # by this run
         self._had_failed: dict[str, str] = {}  # names of what it put again, by key
         self._overtaken: list[Job] = []
         self._rest: AsyncIterator[Planned] | None = None
@@ -565,7 +566,7 @@ class ServiceKeeper:
         kind = _OUTCOMES.get(answer.outcome, "unchanged")  # or it was adopted
         self._book.change(job.key, job.before, self._wire.version(job))
         touch = None if self._whole else self._touch_of(job)
-        self._put[job.key] = job.name, kind, touch
+        self._put[job.key] = job.name, kind, job.digest, touch
         if job.before is not None and job.before.status == "failed":
             self._had_failed[job.key] = job.name
         if kind == "unchanged":
@@ -688,18 +689,18 @@ class ServiceKeeper:
         """Look whether what this run put is there, and what others put in its place."""
         if not self._put and not self._overtaken:
             return
-        there: dict[str, str] = {}
+        there: dict[str, bytes] = {}
         buckets = {bucket_of(job.key) for job in self._overtaken} | await self._doubtful()
         for bucket in sorted(buckets):
             entries = await self._asked("list_entries", bucket=bucket)
-            there.update((entry.key, entry.digest) for entry in entries)
-        for key, (name, kind, _) in self._put.items() if buckets else ():
-            if key not in there and bucket_of(key) in buckets:
+            there.update((entry.key, self._wire.digest_of(entry)) for entry in entries)
+        for key, (name, kind, digest, _) in self._put.items() if buckets else ():
+            if there.get(key) != digest and bucket_of(key) in buckets:
                 self._counters.counts[kind] -= 1
                 reason = "the service accepted it, and does not have it any more"
                 self._counters.add(Outcome("undelivered", name[:500], key, reason))
         for job in self._overtaken:
-            if there.get(job.key) == self._wire.digest(job):
+            if there.get(job.key) == job.digest:
                 self._counters.counts["unchanged"] += 1
             else:
                 reason = "another run was faster with another content; the next one compares again"
@@ -707,12 +708,16 @@ class ServiceKeeper:
 
     async def _doubtful(self) -> set[int]:
         """Return the buckets in which something may be missing that this run put."""
-        touches = [touch for _, _, touch in self._put.values() if touch is not None]
-        if touches:  # of a part nobody knows the sums
-            outcomes = await self._asked("touch_entries", touches)
+        if not self._whole:  # of a part nobody knows the sums
+            touches = [touch for *_, touch in self._put.values() if touch is not None]
+            outcomes = await self._asked("touch_entries", touches) if touches else {}
             return {bucket_of(key) for key, outcome in outcomes.items() if outcome != "touched"}
         now = await self._asked("compare_origin")
-        return set(self._book.differing(now.sums)) & set(map(bucket_of, self._put))
+        differing = set(self._book.differing(now.sums))
+        if (lost := self._book.count - now.count) > 0:
+            reason = f"{lost} sources that were there are not any more: was the service restored?"
+            self._counters.incomplete = self._counters.incomplete or reason
+        return differing & set(map(bucket_of, self._put))
 
     async def close(self) -> None:
         """Nothing is open."""
