@@ -1,10 +1,14 @@
 """What the recipes' blocks of other programs do: the crontab's line, the timer, the jobs of CI."""
 
 import configparser
+import http.server
 import os
 import shlex
+import shutil
 import socket
 import subprocess
+import threading
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
@@ -81,22 +85,48 @@ def login(service, home):
     )
 
 
-def test_a_good_night_under_cron_writes_no_mail_and_a_line_of_counts(home):
+# Night after night under cron: what is done to the folder, the exit code, and words of the mail.
+WEEK = (
+    ("a good night", lambda docs: None, 0, ""),
+    ("the share is not mounted", lambda docs: docs.rename(docs.with_name("away")), 2, "docs"),
+    ("an empty folder is in its place", lambda docs: docs.mkdir(), 3, "--gone-limit 1"),
+    ("it is there again", lambda docs: docs.rmdir() or back(docs), 0, ""),
+    ("nobody can read one", lambda docs: (docs / "a.pptx").write_text("no slides"), 3, "a.pptx"),
+    ("the same", lambda docs: None, 0, ""),
+    ("a file is gone, another is new", lambda docs: (docs / "a.pptx").rename(docs / "a.md"), 0, ""),
+    ("the service is another", lambda docs: None, 1, "leads to"),
+)
+
+
+def back(docs):
+    docs.with_name("away").rename(docs)
+
+
+@pytest.mark.timeout(300)
+def test_cron_mails_where_a_person_is_needed_and_only_then(home):
+    docs = home / "docs"
+    docs.unlink()
+    shutil.copytree(HANDBOOK, docs)
     with OnAPort(home / "data") as service:
         login(service, home)
-        night = as_cron(here(crontab(), home), home)
-    assert (night.returncode, night.stdout, night.stderr) == (0, "", "")
+        port = urlsplit(service.base_url).port
+        for happens, does, code, mail in WEEK[:-1]:
+            does(docs)
+            night = as_cron(here(crontab(), home), home)
+            assert (night.returncode, night.stdout) == (code, ""), (happens, night)
+            assert bool(night.stderr) == bool(code), (happens, night)
+            assert mail in night.stderr, (happens, night)
     assert "created\t12" in (home / "handbook.log").read_text()
-
-
-def test_a_bad_night_under_cron_is_mailed(home):
-    with OnAPort(home / "data") as service:
-        login(service, home)
-        # A service that is away would be waited for, a minute long.
-        (home / "docs").unlink()
+    happens, _, code, mail = WEEK[-1]
+    other = http.server.ThreadingHTTPServer(
+        ("127.0.0.1", port), http.server.SimpleHTTPRequestHandler
+    )
+    with other:
+        threading.Thread(target=other.serve_forever, daemon=True).start()
         night = as_cron(here(crontab(), home), home)
-    assert night.returncode == 2
-    assert night.stderr
+        other.shutdown()
+    assert (night.returncode, night.stdout) == (code, ""), (happens, night)
+    assert mail in night.stderr, (happens, night)
 
 
 def test_the_units_of_systemd_run_the_line_of_cron(home):

@@ -137,16 +137,23 @@ class ReportedRuns:
         unknown, resolve = self._command("unknown"), self._command("resolve KEY --created ID")
         counted = {
             "not created; the next run tries again": report.refused + report.undelivered,
-            "could not be read, or cannot be sent as they are": report.invalid,
-            "could not be read by the service": report.failed,
-            "vanished at once, more than --gone-limit allows, and are still answered from; "
-            "--gone-limit 1 takes it for right": report.withheld,
-            "not read by the service in time": report.unready,
+            "could not be read, or cannot be sent as they are; correct them, or leave them out": (
+                report.invalid
+            ),
+            "could not be read by the service; correct them, or leave them out": report.failed,
+            f"vanished at once, more than the share of {self._options.gone_limit:g} that may, and "
+            f"are still answered from; if they are really gone, {self._on_withheld}": (
+                report.withheld
+            ),
+            "not read by the service in time; a later run looks again": report.unready,
             "may or may not have been created; the next run settles them where the service "
             f"announces `idempotency`. Elsewhere they are not sent again: {unknown} lists them; "
             f"look for each in the service, then {resolve} or `--not-created`": report.unknown,
         }
         sentences += [f"{count} {text}" for text, count in counted.items() if count]
+        if report.incomplete and report.stopped is None:
+            seen = report.incomplete.rstrip(". ")
+            sentences.append(f"What is gone cannot be said, since not all was seen: {seen}")
         return ". ".join(sentences) + "."
 
     def _show_what_stays(self, report: Report) -> None:
@@ -208,16 +215,6 @@ class ReportedRuns:
     def _show_what_to_look_at(self, report: Report, *, is_new: bool) -> None:
         if not report.dry_run:
             self._show_what_stays(report)
-            if report.unready:
-                self.say(f"Not ready yet: {report.unready}. A later run looks again.")
-        if report.withheld:
-            self.say(
-                f"Vanished, but not recorded as gone: {report.withheld}, which is more than "
-                f"the share of {self._options.gone_limit:g} that may vanish at once. If they are "
-                f"really gone, {self._on_withheld}."
-            )
-        if report.incomplete and report.stopped is None:
-            self.say(f"What is gone cannot be said, since not all was seen: {report.incomplete}")
         if report.stopped is Stop.LIMIT:
             self.say(f"{_sentence(report.stop_reason)} The next run goes on.")
         if report.items == 0 and not report.removed and report.stopped is None:

@@ -80,7 +80,7 @@ def test_a_night_is_green_where_all_is_known_to_be_there(tmp_path, keeper, night
         code, stderr, summary = nightly.run()
     wanted, sent = (night.plain if plain and night.plain else None) or (night.exit, night.sent)
     said = f"{stderr}\n{summary}"
-    assert (code, bool(stderr), summary["ok"]) == (wanted, wanted != 0, wanted == 0), said
+    assert (code, len(stderr) > 20, summary["ok"]) == (wanted, wanted != 0, wanted == 0), said
     now = there(service)
     assert len(now.items() - before.items()) == sent, said
     removed = 0 if plain else night.removed
