@@ -151,9 +151,6 @@ class ReportedRuns:
             f"look for each in the service, then {resolve} or `--not-created`": report.unknown,
         }
         sentences += [f"{count} {text}" for text, count in counted.items() if count]
-        if report.incomplete and report.stopped is None:
-            seen = report.incomplete.rstrip(". ")
-            sentences.append(f"What is gone cannot be said, since not all was seen: {seen}")
         return ". ".join(sentences) + "."
 
     def _show_what_stays(self, report: Report) -> None:
