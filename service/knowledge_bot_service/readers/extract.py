@@ -265,41 +265,49 @@ def _exported(text: bytes, suffix: str) -> str:
 
 def _read_package(file: IO[bytes], read: Read) -> ParsedDocument:
     """A document that is an archive: by the type that an OpenDocument has, or by its main part."""
-    from knowledge_bot_service.readers.documents.docx import read_docx
-    from knowledge_bot_service.readers.documents.epub import read_epub
-    from knowledge_bot_service.readers.documents.html import page_blocks
-    from knowledge_bot_service.readers.documents.odf import read_odf
     from knowledge_bot_service.readers.documents.package import opened
-    from knowledge_bot_service.readers.documents.pptx import read_pptx
-    from knowledge_bot_service.readers.documents.spreadsheets import read_xlsx
 
-    with opened(file, "ZIP archive") as package:
+    with opened(file) as package:
         names, main = package.names, package.main()
-        root = _ROOT.search(package.read(main)[:_START]) if main else None
-        kind = (
-            package.read("mimetype")[:100].decode("ascii", "replace") if "mimetype" in names else ""
-        )
-    file.seek(0)
-    if "META-INF/container.xml" in names and not kind.startswith(_OPEN_DOCUMENT):
-        return read_epub(file, page_blocks)
-    if "content.xml" in names and (
-        kind.startswith(_OPEN_DOCUMENT) or "META-INF/manifest.xml" in names
-    ):
-        return read_odf(file)
-    if other := next((what for one, what in _OTHER_ARCHIVES.items() if one in names), None):
-        raise ExtractionError(f"the file is {other}")
-    match root[1].decode() if root else main.partition("/")[0]:
-        case "document" | "word":
-            return read_docx(file, read)
-        case "presentation" | "ppt":
-            return read_pptx(file)
-        case "workbook" | "xl":
-            return read_xlsx(file)
-    raise ExtractionError("the file is a ZIP archive, and no document that is known")
+        type_of = package.read("mimetype")[:100] if "mimetype" in names else b""
+        is_open = type_of.startswith(_OPEN_DOCUMENT)
+        if "META-INF/container.xml" in names and not is_open:
+            from knowledge_bot_service.readers.documents.epub import read_epub
+
+            return read_epub(package)
+        if "content.xml" in names and (is_open or "META-INF/manifest.xml" in names):
+            from knowledge_bot_service.readers.documents.odf import read_odf
+
+            return read_odf(package)
+        kind = main.partition("/")[0]
+        if main and kind not in _OFFICE and (root := _ROOT.search(package.read(main)[:_START])):
+            kind = root[1].decode()
+        match _OFFICE.get(kind):
+            case "word":
+                from knowledge_bot_service.readers.documents.docx import read_docx
+
+                return read_docx(package, read)
+            case "ppt":
+                from knowledge_bot_service.readers.documents.pptx import read_pptx
+
+                return read_pptx(package)
+            case "xl":
+                from knowledge_bot_service.readers.documents.spreadsheets import read_xlsx
+
+                return read_xlsx(package)
+    what = next((what for one, what in _OTHER_ARCHIVES.items() if one in names), None)
+    raise ExtractionError(f"the file is {what or 'a ZIP archive, and no document that is known'}")
 
 
+# The folders of Office's documents, which a main part somewhere else has the name of as its tag.
+_OFFICE: Final = {
+    **{folder: folder for folder in ("word", "ppt", "xl")},
+    "document": "word",
+    "presentation": "ppt",
+    "workbook": "xl",
+}
 _ROOT: Final = re.compile(rb"<(?:\w+:)?(document|presentation|workbook)[\s>]")
-_OPEN_DOCUMENT: Final = "application/vnd.oasis.opendocument"
+_OPEN_DOCUMENT: Final = b"application/vnd.oasis.opendocument"
 
 
 def _read_compound(file: IO[bytes], read: Read) -> ParsedDocument:

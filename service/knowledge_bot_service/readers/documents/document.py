@@ -26,6 +26,15 @@ class ParsedDocument:
     warnings: Sequence[str] = ()
 
 
+def titled(blocks: Sequence[Block], title: str | None) -> ParsedDocument:
+    """A document with its own title, or the first that stands above its texts."""
+    headings = (one.text for one in blocks if one.kind == "heading" and one.level <= _TITLES)
+    return ParsedDocument(blocks, title or next(headings, None))
+
+
+# So deep are the headings that may be a document's title.
+_TITLES: Final = 2
+
 Read = Callable[[bytes, str, str], ParsedDocument]
 """Reads what is in a document: its content, its name, and its content type."""
 

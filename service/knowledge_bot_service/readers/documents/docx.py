@@ -3,50 +3,31 @@
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from io import BytesIO
-from typing import IO, TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from knowledge_bot_service.readers.analyzer.blocks import Block
 from knowledge_bot_service.readers.documents.document import (
-    ExtractionError,
     ParsedDocument,
     Read,
     joined_names,
     linked,
+    titled,
 )
 from knowledge_bot_service.readers.documents.numbering import numeral
-from knowledge_bot_service.readers.documents.package import Package, opened, relation
-from knowledge_bot_service.readers.documents.parsing import fault
+from knowledge_bot_service.readers.documents.package import Package, relation
 
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element
 
 
-def read_docx(file: IO[bytes], read: Read) -> ParsedDocument:
+def read_docx(package: Package, read: Read) -> ParsedDocument:
     """The blocks of a Word document; its title is that of its properties, or its first line's.
 
     A style tells what a paragraph is: by the name that Word gives it in every language, or by its
     outline level. A table of contents, which repeats the headings, is left out. What is put in from
     a file of another kind is read by `read`.
-
-    Raises:
-        ExtractionError: it is damaged, encrypted, larger inside than is believable, or has no text.
     """
-    from lxml import etree
-
-    with opened(file, "Word document") as package:
-        main = package.main()
-        body = _DocxBody(package, main, read)
-        try:
-            blocks = list(body.blocks(package.read(main)))
-        except etree.XMLSyntaxError as error:
-            raise fault(error, "the Word document's text is damaged") from None
-        title = package.title()
-    if not blocks:
-        raise ExtractionError("the Word document has no text")
-    headings = (block for block in blocks if block.kind == "heading" and block.level <= _TITLES)
-    heading = next((block.text for block in headings), None)
-    return ParsedDocument(blocks, title or heading)
+    return titled([*_DocxBody(package, package.main(), read).blocks()], package.title())
 
 
 _NOTES: Final = {"footnote": "footnotes", "endnote": "endnotes"}
@@ -67,7 +48,6 @@ _HEADING: Final = re.compile(r"heading ([1-9])")
 _CONTENTS: Final = re.compile(r"toc (?:[1-9]|heading)|contents [1-9]|contents heading")
 _LIST: Final = re.compile(r"list (?:bullet|number) ([2-5])")
 _CODE: Final = frozenset({"code", "html preformatted", "preformatted text", "source code"})
-_TITLES: Final = 2
 _MAX_LEVEL: Final = 6
 _OUTLINE_LEVELS: Final = frozenset("012345678")
 # A style may be based on itself.
@@ -285,9 +265,8 @@ class _DocxBody:
     """
 
     def __init__(self, package: Package, main: str, read: Read) -> None:
-        self._package = package
+        self._package, self._main, self._read = package, main, read
         self._related = package.related(main)
-        self._read = read
         self._styles = _Styles(
             _companion(package, main, "styles"), _companion(package, main, "numbering")
         )
@@ -303,14 +282,9 @@ class _DocxBody:
         self._field = ""
         self._links: list[tuple[int, str]] = []
 
-    def blocks(self, body: bytes) -> Iterator[Block]:
+    def blocks(self) -> Iterator[Block]:
         """The blocks of the body."""
-        from lxml import etree
-
-        events = ("start", "end")
-        for event, element in etree.iterparse(
-            BytesIO(body), events=events, resolve_entities=False, no_network=True, load_dtd=False
-        ):
+        for event, element in self._package.walk(self._main, ("start", "end")):
             name = str(element.tag).removeprefix(_W)
             if event == "start":
                 # The paragraphs of a text box stand in the middle of another one.

@@ -1,16 +1,17 @@
 """OpenDocument: texts, spreadsheets and presentations (ODT, ODS, ODP), packed or flat."""
 
 from collections.abc import Iterator, Sequence
-from typing import IO, TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final
 
 from knowledge_bot_service.readers.analyzer.blocks import Block
 from knowledge_bot_service.readers.documents.document import (
     ExtractionError,
     ParsedDocument,
     linked,
+    titled,
 )
 from knowledge_bot_service.readers.documents.numbering import numeral
-from knowledge_bot_service.readers.documents.package import DC_TITLE, local, named, opened
+from knowledge_bot_service.readers.documents.package import DC_TITLE, Package, local, named
 from knowledge_bot_service.readers.documents.spreadsheets import sheet_blocks
 from knowledge_bot_service.readers.documents.tables import table_blocks
 
@@ -18,19 +19,18 @@ if TYPE_CHECKING:
     from lxml.etree import _Element as Element
 
 
-def read_odf(file: IO[bytes]) -> ParsedDocument:
+def read_odf(package: Package) -> ParsedDocument:
     """The blocks of an OpenDocument file, without headers, footers, comments and what is hidden.
 
     Raises:
-        ExtractionError: it is damaged, encrypted, larger inside than is believable, or has no text.
+        ExtractionError: it is protected by a password.
     """
-    with opened(file, "OpenDocument file") as package:
-        if [*named(package.part("META-INF/manifest.xml"), "encryption-data")]:
-            raise ExtractionError("the OpenDocument file is protected by a password")
-        meta = package.part("meta.xml")
-        content = package.tree("content.xml")
-        title = None if meta is None else meta.findtext(f".//{DC_TITLE}")
-        return _document(content, [package.part("styles.xml"), content], title)
+    if [*named(package.part("META-INF/manifest.xml"), "encryption-data")]:
+        raise ExtractionError("the document is protected by a password")
+    meta = package.part("meta.xml")
+    content = package.tree("content.xml")
+    title = None if meta is None else meta.findtext(f".//{DC_TITLE}")
+    return _document(content, [package.part("styles.xml"), content], title)
 
 
 def read_flat_odf(root: "Element") -> ParsedDocument:
@@ -42,11 +42,7 @@ def _document(
     content: "Element", styles: "Sequence[Element | None]", title: str | None
 ) -> ParsedDocument:
     body = next(iter(named(content, "body")), None)
-    blocks = [] if body is None else [*_OdfBody(styles).blocks(body)]
-    if not blocks:
-        raise ExtractionError("the OpenDocument file has no text")
-    heading = next((block.text for block in blocks if block.kind == "heading"), None)
-    return ParsedDocument(blocks, title or heading)
+    return titled([] if body is None else [*_OdfBody(styles).blocks(body)], title)
 
 
 # Without words of the document's own.

@@ -6,6 +6,7 @@ import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from io import BytesIO
 from typing import IO, TYPE_CHECKING, Final
 from urllib.parse import unquote
 
@@ -17,11 +18,11 @@ if TYPE_CHECKING:
 
 
 class Package:
-    """The members of an archive, by name, and what they refer to; `kind` is told in errors."""
+    """The members of an archive, by name, and what they refer to."""
 
-    def __init__(self, archive: zipfile.ZipFile, kind: str = "document") -> None:
+    def __init__(self, archive: zipfile.ZipFile) -> None:
         self._archive = archive
-        self.kind = kind
+        self._related: dict[str, dict[str, tuple[str, str]]] = {}
         self.names = frozenset(archive.namelist())
 
     def read(self, name: str) -> bytes:
@@ -35,7 +36,7 @@ class Package:
         is_bomb = info.file_size > max(_SMALL, info.compress_size * _MAX_RATIO)
         if info.file_size > _MAX_SIZE or is_bomb:
             raise ExtractionError(
-                f"the {self.kind} is not read: it unpacks from {info.compress_size:,} to"
+                f"the document is not read: it unpacks from {info.compress_size:,} to"
                 f" {info.file_size:,} bytes"
             )
         with self._archive.open(info) as member:
@@ -58,7 +59,25 @@ class Package:
         try:
             return parsed_xml(self.read(name))
         except etree.XMLSyntaxError as error:
-            raise fault(error, f"the {self.kind}'s text is damaged") from None
+            raise fault(error, _DAMAGED) from None
+
+    def walk(
+        self, name: str, events: tuple[str, ...] = ("end",), tags: Iterable[str] | None = None
+    ) -> "Iterator[tuple[str, Element]]":
+        """The elements of a member that is XML, as it is read; the errors are those of `tree`."""
+        from lxml import etree
+
+        try:
+            yield from etree.iterparse(
+                BytesIO(self.read(name)),
+                events=events,
+                tag=tags,
+                resolve_entities=False,
+                no_network=True,
+                load_dtd=False,
+            )
+        except etree.XMLSyntaxError as error:
+            raise fault(error, _DAMAGED) from None
 
     def part(self, name: str) -> "Element | None":
         """A member that a text can do without: None where it is not there, or damaged."""
@@ -73,16 +92,18 @@ class Package:
 
     def related(self, name: str) -> dict[str, tuple[str, str]]:
         """What a member refers to: by id, the last word of the type, and a member or an address."""
-        folder, file = posixpath.split(name)
-        links = self.part(posixpath.join(folder, "_rels", f"{file}.rels"))
-        return {
-            link.get("Id", ""): (
-                link.get("Type", "").rpartition("/")[2],
-                target if link.get("TargetMode") == "External" else self.member(folder, target),
-            )
-            for link in (() if links is None else links)
-            if (target := link.get("Target", ""))
-        }
+        if name not in self._related:
+            folder, file = posixpath.split(name)
+            links = self.part(posixpath.join(folder, "_rels", f"{file}.rels"))
+            self._related[name] = {
+                link.get("Id", ""): (
+                    link.get("Type", "").rpartition("/")[2],
+                    target if link.get("TargetMode") == "External" else self.member(folder, target),
+                )
+                for link in (() if links is None else links)
+                if (target := link.get("Target", ""))
+            }
+        return self._related[name]
 
     def member(self, folder: str, target: str) -> str:
         """The name of what is referred to from a folder, as the archive has it."""
@@ -106,7 +127,7 @@ class Package:
 
 
 @contextmanager
-def opened(file: IO[bytes], kind: str = "document") -> Iterator[Package]:
+def opened(file: IO[bytes]) -> Iterator[Package]:
     """A file as an archive.
 
     Raises:
@@ -114,14 +135,14 @@ def opened(file: IO[bytes], kind: str = "document") -> Iterator[Package]:
     """
     try:
         with zipfile.ZipFile(file) as archive:
-            yield Package(archive, kind)
+            yield Package(archive)
     except (zipfile.BadZipFile, KeyError):
-        raise ExtractionError(f"the {kind} is damaged or cut off") from None
+        raise ExtractionError("the document is damaged or cut off") from None
     except (EOFError, NotImplementedError, RuntimeError, zlib.error) as error:
         if isinstance(error, RecursionError):
             raise
         # RuntimeError is zipfile's word for encryption, NotImplementedError for odd compression.
-        raise ExtractionError(f"the {kind} is encrypted or packed in an odd way") from None
+        raise ExtractionError("the document is encrypted or packed in an odd way") from None
 
 
 def local(element: "Element") -> str:
@@ -143,6 +164,8 @@ DC_TITLE: Final = "{http://purl.org/dc/elements/1.1/}title"
 
 _RELATION: Final = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
 _MAIN_PARTS: Final = ("word/document.xml", "ppt/presentation.xml", "xl/workbook.xml")
+
+_DAMAGED: Final = "the document's text is damaged"
 
 # Bounds of a member's size, in bytes, and of what it grows to. Word's own XML shrinks to a fiftieth
 # at most; a bomb to a thousandth.

@@ -1,47 +1,27 @@
 """PPTX: the slides of a presentation, in order, with the speaker's notes."""
 
 from collections.abc import Iterator, Mapping
-from typing import IO, TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final
 
 from knowledge_bot_service.readers.analyzer.blocks import Block
-from knowledge_bot_service.readers.documents.document import (
-    ExtractionError,
-    ParsedDocument,
-    linked,
-)
-from knowledge_bot_service.readers.documents.package import (
-    Package,
-    local,
-    named,
-    opened,
-    relation,
-)
+from knowledge_bot_service.readers.documents.document import ParsedDocument, linked
+from knowledge_bot_service.readers.documents.package import Package, local, named, relation
 from knowledge_bot_service.readers.documents.tables import table_blocks
 
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element
 
 
-def read_pptx(file: IO[bytes]) -> ParsedDocument:
+def read_pptx(package: Package) -> ParsedDocument:
     """The blocks of a presentation: for each slide its title, its texts, its tables, its notes.
 
     Slides that are hidden are left out, and what repeats on each (dates, footers, numbers).
-
-    Raises:
-        ExtractionError: it is damaged, larger inside than is believable, or has no text.
     """
-    with opened(file, "presentation") as package:
-        main = package.main()
-        related = package.related(main)
-        names = [
-            related.get(relation(one), ("", ""))[1] for one in named(package.tree(main), "sldId")
-        ]
-        slides = [_Slide(package, name) for name in names if name in package.names]
-        blocks = [block for slide in slides for block in slide.blocks()]
-        title = package.title()
-    if not blocks:
-        raise ExtractionError(f"the presentation has no text in its {len(slides)} slides")
-    return ParsedDocument(blocks, title)
+    main = package.main()
+    related = package.related(main)
+    names = [related.get(relation(one), ("", ""))[1] for one in named(package.tree(main), "sldId")]
+    slides = [_Slide(package, name) for name in names if name in package.names]
+    return ParsedDocument([one for slide in slides for one in slide.blocks()], package.title())
 
 
 _TITLES: Final = frozenset({"title", "ctrTitle"})

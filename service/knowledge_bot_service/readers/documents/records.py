@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from knowledge_bot_service.readers.analyzer.blocks import Block, told
-from knowledge_bot_service.readers.documents.document import ExtractionError, ParsedDocument
+from knowledge_bot_service.readers.documents.document import ExtractionError, ParsedDocument, titled
 from knowledge_bot_service.readers.documents.markdown import read_markdown, read_text
 from knowledge_bot_service.readers.documents.text import tidy
 
@@ -21,8 +21,7 @@ def read_notebook(source: str) -> ParsedDocument:
         raise ExtractionError("the notebook is damaged") from None
     language = str((book.get("metadata") or {}).get("language_info", {}).get("name", ""))
     blocks = [block for cell in cells for block in _cell(cell, language)]
-    title = next((block.text for block in blocks if block.kind == "heading"), None)
-    return ParsedDocument(blocks, title)
+    return titled(blocks, None)
 
 
 def _cell(cell: dict[str, Any], language: str) -> Iterator[Block]:

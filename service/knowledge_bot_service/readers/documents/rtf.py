@@ -7,25 +7,14 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from knowledge_bot_service.readers.analyzer.blocks import Block
-from knowledge_bot_service.readers.documents.document import (
-    ExtractionError,
-    ParsedDocument,
-    linked,
-)
+from knowledge_bot_service.readers.documents.document import ParsedDocument, linked
 from knowledge_bot_service.readers.documents.tables import table_blocks
 
 
 def read_rtf(data: bytes) -> ParsedDocument:
-    """The blocks of a Rich Text document, without headers, footers and what is hidden or struck.
-
-    Raises:
-        ExtractionError: it has no text.
-    """
+    """The blocks of a Rich Text document, without headers, footers and what is hidden or struck."""
     reader = _RtfReader()
-    blocks = [*reader.blocks(data)]
-    if not blocks:
-        raise ExtractionError("the Rich Text document has no text")
-    return ParsedDocument(blocks, reader.title or None)
+    return ParsedDocument([*reader.blocks(data)], reader.title or None)
 
 
 @dataclass(slots=True)

@@ -3,15 +3,13 @@
 import os
 import re
 from collections.abc import Iterable, Iterator
-from io import BytesIO
 from itertools import islice
 from typing import IO, TYPE_CHECKING, Final
 
 from knowledge_bot_service.readers.analyzer.blocks import Block
 from knowledge_bot_service.readers.documents.document import ExtractionError, ParsedDocument
 from knowledge_bot_service.readers.documents.numberformats import BUILT_IN, shown
-from knowledge_bot_service.readers.documents.package import Package, local, named, opened, relation
-from knowledge_bot_service.readers.documents.parsing import fault
+from knowledge_bot_service.readers.documents.package import Package, local, named, relation
 from knowledge_bot_service.readers.documents.tables import table_blocks
 
 if TYPE_CHECKING:
@@ -26,30 +24,23 @@ def sheet_blocks(name: str, rows: Iterable[list[str]]) -> list[Block]:
     return [Block("heading", name, 2), *blocks] if blocks else []
 
 
-def read_xlsx(file: IO[bytes]) -> ParsedDocument:
+def read_xlsx(package: Package) -> ParsedDocument:
     """The rows of a workbook. Sheets, rows and columns that are hidden are left out.
 
     A row that a filter hides is there.
-
-    Raises:
-        ExtractionError: it is damaged, larger inside than is believable, or has no text.
     """
-    with opened(file, "spreadsheet") as package:
-        book = _Workbook(package)
-        blocks = [
-            block for name, part in book.sheets() for block in sheet_blocks(name, book.rows(part))
-        ]
-        title = package.title()
-    if not blocks:
-        raise ExtractionError("the spreadsheet has no text")
-    return ParsedDocument(blocks, title)
+    book = _Workbook(package)
+    blocks = [
+        block for name, part in book.sheets() for block in sheet_blocks(name, book.rows(part))
+    ]
+    return ParsedDocument(blocks, package.title())
 
 
 def read_xls(file: IO[bytes]) -> ParsedDocument:
     """The rows of a workbook of Excel before 2007, as `read_xlsx`.
 
     Raises:
-        ExtractionError: it is damaged, protected by a password, or has no text.
+        ExtractionError: it is damaged, or protected by a password.
     """
     import xlrd
 
@@ -74,8 +65,6 @@ def read_xls(file: IO[bytes]) -> ParsedDocument:
         is_protected = "encrypted" in str(error).lower()
         how = "protected by a password" if is_protected else "damaged, or older than Excel 5"
         raise ExtractionError(f"the spreadsheet is {how}") from None
-    if not blocks:
-        raise ExtractionError("the spreadsheet has no text")
     return ParsedDocument(blocks)
 
 
@@ -143,35 +132,28 @@ class _Workbook:
 
     def rows(self, part: str) -> list[list[str]]:
         """The rows of a sheet, those between them that are empty as one."""
-        from lxml import etree
-
         found: dict[int, list[str]] = {}
         folded: set[int] = set()
         hidden: set[int] = set()
         merged: list[str] = []
         has_filter, number = False, 0
         tags = [f"{{*}}{one}" for one in ("row", "col", "mergeCell", "autoFilter")]
-        try:
-            for _, element in etree.iterparse(
-                BytesIO(self._package.read(part)), tag=tags, resolve_entities=False, no_network=True
-            ):
-                match local(element):
-                    case "row":
-                        number = _number(element.get("r", ""), number + 1)
-                        found[number] = self._row(element)
-                        folded |= {number} if element.get("hidden") in _TRUE else set()
-                        if len(found) >= _MAX_ROWS:
-                            break
-                    case "col" if element.get("hidden") in _TRUE:
-                        first, last = (_number(element.get(one, ""), 0) for one in ("min", "max"))
-                        hidden |= {*range(first - 1, min(last, _MAX_COLUMNS))}
-                    case "mergeCell":
-                        merged.append(element.get("ref", ""))
-                    case "autoFilter":
-                        has_filter = True
-                element.clear()
-        except etree.XMLSyntaxError as error:
-            raise fault(error, "the spreadsheet's text is damaged") from None
+        for _, element in self._package.walk(part, tags=tags):
+            match local(element):
+                case "row":
+                    number = _number(element.get("r", ""), number + 1)
+                    found[number] = self._row(element)
+                    folded |= {number} if element.get("hidden") in _TRUE else set()
+                    if len(found) >= _MAX_ROWS:
+                        break
+                case "col" if element.get("hidden") in _TRUE:
+                    first, last = (_number(element.get(one, ""), 0) for one in ("min", "max"))
+                    hidden |= {*range(first - 1, min(last, _MAX_COLUMNS))}
+                case "mergeCell":
+                    merged.append(element.get("ref", ""))
+                case "autoFilter":
+                    has_filter = True
+            element.clear()
         _fill(found, merged)
         rows: list[list[str]] = []
         before = 0

@@ -18,7 +18,7 @@ def read_xml(file: IO[bytes]) -> ParsedDocument:
     Marks within a text are left out. A value has the name of its element or attribute.
 
     Raises:
-        ExtractionError: it is larger than 20 MiB, not well-formed, or has no text.
+        ExtractionError: it is larger than 20 MiB, or not well-formed.
     """
     from lxml import etree
 
@@ -33,10 +33,7 @@ def read_xml(file: IO[bytes]) -> ParsedDocument:
         from knowledge_bot_service.readers.documents.odf import read_flat_odf
 
         return read_flat_odf(root)
-    blocks = [*_blocks(root)]
-    if not blocks:
-        raise ExtractionError("the XML has no text")
-    return ParsedDocument(blocks)
+    return ParsedDocument(_blocks(root))
 
 
 def _blocks(element: "Element") -> Iterator[Block]:

@@ -241,7 +241,7 @@ COMPOUND = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600)
 @pytest.mark.parametrize(
     ("name", "content", "reason"),
     [
-        ("a.pptx", pptx(SLIDE_NUMBER), "no text in its 1 slides"),
+        ("a.pptx", pptx(SLIDE_NUMBER), "no text"),
         ("a.pptx", pptx(DEEP), "text is damaged"),
         ("a.pptx", pptx(TITLE + "a" * 30_000_000), "unpacks from"),
         ("a.xlsx", xlsx(""), "no text"),
