@@ -148,6 +148,8 @@ _OLD: Final = {
 _WORKBOOKS: Final = frozenset({"Workbook", "Book"})
 _MESSAGE: Final = "__properties_version1.0"
 
+_STREAMS: Final = {name.lower(): name for name in (*_OLD, *_WORKBOOKS, _MESSAGE)}
+
 # Documents that are in each other.
 _MAX_DEPTH: Final = 5
 
@@ -319,7 +321,8 @@ def _read_compound(file: IO[bytes], read: Read) -> ParsedDocument:
 
     try:
         with olefile.OleFileIO(file) as ole:
-            names = {path[0] for path in ole.listdir()}
+            # Some programs write them in capitals.
+            names = {_STREAMS.get(path[0].lower(), "") for path in ole.listdir()}
             if _MESSAGE in names:
                 # Its blocks are read as they are taken, and the file is closed then.
                 message = read_msg(ole, read)
@@ -328,9 +331,7 @@ def _read_compound(file: IO[bytes], read: Read) -> ParsedDocument:
         # What it meets in a damaged file is not always an error of its own.
         file.seek(0)
         data = file.read()
-        names = {
-            name for name in (*_OLD, *_WORKBOOKS, _MESSAGE) if name.encode("utf-16-le") in data
-        }
+        names = {name for name in _STREAMS.values() if name.encode("utf-16-le") in data}
     for name, what in _OLD.items():
         if name in names:
             raise ExtractionError(f"the file is {what}")

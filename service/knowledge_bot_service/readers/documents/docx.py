@@ -3,6 +3,8 @@
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
+from itertools import chain
 from typing import TYPE_CHECKING, Final, Literal
 
 from knowledge_bot_service.readers.analyzer.blocks import Block
@@ -33,6 +35,7 @@ def read_docx(package: Package, read: Read) -> ParsedDocument:
 _NOTES: Final = {"footnote": "footnotes", "endnote": "endnotes"}
 
 _W: Final = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+_VALUE: Final = f"{_W}val"
 # A fallback repeats, for old programs, what is before it.
 _UNSEEN: Final = (
     "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback",
@@ -106,10 +109,13 @@ def _each(element: "Element | None", name: str) -> "Iterable[Element]":
 
 def _value(element: "Element | None", path: str) -> str | None:
     """The value of what is at a path of names below an element; None where nothing is."""
-    found = (
-        None if element is None else element.find("/".join(f"{_W}{one}" for one in path.split("/")))
-    )
-    return None if found is None else found.get(f"{_W}val")
+    found = None if element is None else element.find(_qualified(path))
+    return None if found is None else found.get(_VALUE)
+
+
+@cache
+def _qualified(path: str) -> str:
+    return "/".join(f"{_W}{one}" for one in path.split("/"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,27 +149,13 @@ class _Styles:
 
     def __init__(self, styles: "Element | None", numbering: "Element | None") -> None:
         self._styles = {style.get(f"{_W}styleId", ""): style for style in _each(styles, "style")}
-        self.hide = {name for name in self._styles if self._hides(name)}
-        levels = {
-            (one.get(f"{_W}abstractNumId"), level.get(f"{_W}ilvl")): _form(level)
-            for one in _each(numbering, "abstractNum")
-            for level in _each(one, "lvl")
+        may_hide = styles is not None and next(styles.iter(*_HIDING), None) is not None
+        self.hide = {name for name in self._styles if may_hide and self._hides(name)}
+        self._lists = {one.get(f"{_W}numId"): one for one in _each(numbering, "num")}
+        self._forms = {
+            one.get(f"{_W}abstractNumId"): one for one in _each(numbering, "abstractNum")
         }
-        # For a list and a level, how it is numbered; lists of one form go on with its numbers.
-        self._levels: dict[tuple[str | None, str | None], _Numbering] = {}
-        self._lists: dict[str | None, str | None] = {}
-        for one in _each(numbering, "num"):
-            number, base = one.get(f"{_W}numId"), _value(one, "abstractNumId")
-            overrides = {each.get(f"{_W}ilvl"): each for each in _each(one, "lvlOverride")}
-            self._lists[number] = number if overrides else base
-            for level in _OUTLINE_LEVELS:
-                form = levels.get((base, level))
-                if (override := overrides.get(level)) is not None:
-                    form = next(map(_form, _each(override, "lvl")), form)
-                    start = _value(override, "startOverride")
-                    form = replace(form, start=_number(start, 1)) if form and start else form
-                if form:
-                    self._levels[number, level] = form
+        self._numbered = cache(self._numbering)
 
     def hides(self, properties: "Element | None", style: str) -> bool:
         """Whether the style that these properties name hides what has it."""
@@ -205,19 +197,32 @@ class _Styles:
                 level = _value(one, "numPr/ilvl") or level
                 if number == "0" or level not in _OUTLINE_LEVELS:  # taken out of the style's list
                     return None
-                forms = (
-                    self._levels.get((number, str(at)), _Numbering())
-                    for at in range(int(level) + 1)
-                )
-                return _Level(self._lists.get(number) or number, tuple(forms))
+                forms = (self._numbered(number, str(at)) for at in range(int(level) + 1))
+                listed = self._lists.get(number)
+                # Lists of one form go on with its numbers, unless they have some of their own.
+                is_own = next(iter(_each(listed, "lvlOverride")), None) is not None
+                base = None if is_own else _value(listed, "abstractNumId")
+                return _Level(base or number, tuple(forms))
         return None
+
+    def _numbering(self, number: str, level: str) -> _Numbering:
+        """How a level of a list is numbered."""
+        listed = self._lists.get(number)
+        override = next(_of_level(listed, "lvlOverride", level), None)
+        form = self._forms.get(_value(listed, "abstractNumId"))
+        one = next(chain(_each(override, "lvl"), _of_level(form, "lvl", level)), None)
+        if one is None:
+            return _Numbering()
+        start = _value(override, "startOverride") or _value(one, "start")
+        kind = _value(one, "numFmt") or "decimal"
+        return _Numbering(kind, _number(start, 1), _value(one, "lvlText") or "")
 
     def sets_off_first_row(self, properties: "Element") -> bool:
         """Whether the style of a table sets its first row off, and the table has that done."""
         look = properties.find(f"{_W}tblLook")
         if look is None:
             return False
-        bits = look.get(f"{_W}val", "0")
+        bits = look.get(_VALUE, "0")
         is_set = bool(_HEXADECIMAL.fullmatch(bits)) and bool(int(bits, 16) & _FIRST_ROW)
         return (is_set or look.get(f"{_W}firstRow") in _TRUE) and any(
             part.get(f"{_W}type") == "firstRow"
@@ -234,16 +239,15 @@ class _Styles:
             identifier = _value(self._styles[identifier], "basedOn")
 
 
-def _form(level: "Element") -> _Numbering:
-    start = _number(_value(level, "start"), 1)
-    return _Numbering(_value(level, "numFmt") or "decimal", start, _value(level, "lvlText") or "")
+def _of_level(element: "Element | None", name: str, level: str) -> "Iterator[Element]":
+    return (one for one in _each(element, name) if one.get(f"{_W}ilvl") == level)
 
 
 def _hidden(properties: "Element | None") -> bool | None:
     """Whether properties hide words or strike them out; None where they do not say."""
     if properties is None:
         return None
-    said = [one.get(f"{_W}val", "1") in _TRUE for one in properties if one.tag in _HIDING]
+    said = [one.get(_VALUE, "1") in _TRUE for one in properties if one.tag in _HIDING]
     return any(said) if said else None
 
 
@@ -321,7 +325,7 @@ class _DocxBody:
                 return _SYMBOLS.get(element.get(f"{_W}char", "").upper(), "")
             case "checkBox":
                 marks = [element.find(f"{_W}{one}") for one in ("checked", "default")]
-                said = [mark.get(f"{_W}val", "1") in _TRUE for mark in marks if mark is not None]
+                said = [mark.get(_VALUE, "1") in _TRUE for mark in marks if mark is not None]
                 return "☒ " if said[:1] == [True] else "☐ "
             case "footnoteReference" | "endnoteReference":
                 kind = name.removesuffix("Reference")
@@ -505,12 +509,12 @@ class _DocxTable:
 def _is_bold(paragraph: "Element") -> bool:
     runs = [run for run in paragraph.iter(f"{_W}r") if run.find(f"{_W}t") is not None]
     bold = [run.find(f"{_W}rPr/{_W}b") for run in runs]
-    return all(one is not None and one.get(f"{_W}val", "1") in _TRUE for one in bold)
+    return all(one is not None and one.get(_VALUE, "1") in _TRUE for one in bold)
 
 
 def _goes_on(cell: "Element") -> bool:
     merged = cell.find(f"{_W}tcPr/{_W}vMerge")
-    return merged is not None and merged.get(f"{_W}val") != "restart"
+    return merged is not None and merged.get(_VALUE) != "restart"
 
 
 def _columns(cell: "Element") -> int:

@@ -57,6 +57,8 @@ def tidied(block: Block) -> Block:
 
 
 def _is_tidy(text: str) -> bool:
+    if text.isascii() and text.isprintable():  # as nearly all are, which is quick to see
+        return True
     return not _UNTIDY.search(text) and unicodedata.is_normalized("NFC", text)
 
 

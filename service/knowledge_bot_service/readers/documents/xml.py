@@ -1,6 +1,6 @@
 """XML: the text of its elements."""
 
-from collections.abc import Iterator
+from functools import cache
 from typing import IO, TYPE_CHECKING, Final
 
 from knowledge_bot_service.readers.analyzer.blocks import Block, told
@@ -33,25 +33,27 @@ def read_xml(file: IO[bytes]) -> ParsedDocument:
         from knowledge_bot_service.readers.documents.odf import read_flat_odf
 
         return read_flat_odf(root)
-    return ParsedDocument(_blocks(root))
+    return ParsedDocument(_blocks(root, []))
 
 
-def _blocks(element: "Element") -> Iterator[Block]:
+def _blocks(element: "Element", found: list[Block]) -> list[Block]:
+    """The blocks of an element, behind those found before."""
     values = [(_name(key), str(value)) for key, value in element.items() if value.strip()]
-    if not len(element) or _is_mixed(element):
-        if text := " ".join("".join(map(str, element.itertext())).split()):
-            values.append(("" if len(element) or _is_prose(text) else _name(element.tag), text))
-        yield from _told(values)
-        return
+    children = len(element)
+    if not children or _is_mixed(element):
+        words = "".join(map(str, element.itertext())) if children else element.text or ""
+        if text := " ".join(words.split()):
+            values.append(("" if children or _is_prose(text) else _name(element.tag), text))
+        return _tell(values, found)
     for child in element:
         text = " ".join((child.text or "").split())
-        if len(child) or child.attrib or _is_prose(text):
-            yield from _told(values)
+        if len(child) or child.keys() or _is_prose(text):
+            _tell(values, found)
             values = []
-            yield from _blocks(child)
+            _blocks(child, found)
         elif text:
             values.append((_name(child.tag), text))
-    yield from _told(values)
+    return _tell(values, found)
 
 
 def _is_mixed(element: "Element") -> bool:
@@ -60,13 +62,15 @@ def _is_mixed(element: "Element") -> bool:
     return any(words and not words.isspace() for words in own)
 
 
-def _told(values: list[tuple[str, str]]) -> Iterator[Block]:
+def _tell(values: list[tuple[str, str]], found: list[Block]) -> list[Block]:
     if len(values) == 1:
-        yield Block("paragraph", values[0][1])
+        found.append(Block("paragraph", values[0][1]))
     elif values:
-        yield told([name for name, _ in values], [text for _, text in values])
+        found.append(told([name for name, _ in values], [text for _, text in values]))
+    return found
 
 
+@cache
 def _name(tag: object) -> str:
     return str(tag).rpartition("}")[2].replace("_", " ")
 
