@@ -118,8 +118,7 @@ _MIN_FORM: Final = 20
 # How a control says what it opens, and what may be one.
 _TARGETS: Final = ("aria-controls", "data-bs-target", "data-target")
 _MAY_OPEN: Final = (
-    "//*[self::button or self::dt or self::h1 or self::h2 or self::h3 or self::h4 or self::h5"
-    " or self::h6 or @aria-controls or @aria-expanded or @data-bs-target or @data-bs-toggle"
+    "descendant::*[@aria-controls or @aria-expanded or @data-bs-target or @data-bs-toggle"
     " or @data-target or @role='tab']"
 )
 # What is struck out no longer holds.
@@ -148,14 +147,16 @@ def _prepare(root: "HtmlElement") -> None:
             note.drop_tree()
     etree.strip_tags(root, "details", *_MISREAD)
     etree.strip_elements(root, "nav", "footer", *_STRUCK, with_tail=False)
-    for hidden in [one for one in root.iterdescendants("*") if _is_hidden(one)]:
+    for hidden in [
+        one for one in root.xpath("descendant::*[@hidden or @style]") if _is_hidden(one)
+    ]:
         hidden.drop_tree()
 
 
 def _open(root: "HtmlElement") -> None:
     """Show what a control of the page opens, such as a part of an accordion, and the control."""
-    named = {one.get("id"): one for one in root.xpath("//*[@id]")}
-    for control in root.xpath(_MAY_OPEN):
+    named = {one.get("id"): one for one in root.xpath("descendant::*[@id]")}
+    for control in [*root.iter("button", "dt", *_HEADINGS), *root.xpath(_MAY_OPEN)]:
         heading = next(control.iterancestors(*_HEADINGS, "dt"), None)
         around = control if heading is None else heading
         targets = [control.get(name, "") for name in _TARGETS]
@@ -170,7 +171,7 @@ def _open(root: "HtmlElement") -> None:
             control.tag = "p" if heading is None else "span"
         for panel in panels:
             _show(panel)
-    for panel in root.xpath("//*[@role='tabpanel']"):
+    for panel in root.xpath("descendant::*[@role='tabpanel']"):
         _show(panel)
 
 
