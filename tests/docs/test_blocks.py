@@ -175,8 +175,8 @@ def timeless(text):
 class Cells:
     """A process that runs a page's Python, once there is some."""
 
-    def __init__(self, variables):
-        self._variables, self._process = variables, None
+    def __init__(self, variables, python=sys.executable):
+        self._variables, self._python, self._process = variables, python, None
 
     def __enter__(self):
         return self
@@ -191,7 +191,7 @@ class Cells:
         """Run a cell; return what it printed."""
         if self._process is None:
             self._process = subprocess.Popen(
-                [sys.executable, Path(__file__).with_name("play_cells.py")],
+                [self._python, Path(__file__).with_name("play_cells.py")],
                 cwd=self._variables["PWD"],
                 env=self._variables | {"PYTHONPATH": str(ROOT / "tests" / "support")},
                 stdin=subprocess.PIPE,
