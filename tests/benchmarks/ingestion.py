@@ -21,12 +21,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-sys.path.append(str(Path(__file__).parents[1] / "support"))
-
 from answering_server import answering
 from measuring import Figure, peak_mebibytes, report
 
-from filled_ledgers import COLLECTION, fill
 from knowledge_bot import AsyncClient, Client
 from knowledge_bot.ingest import Ledger, Report, Text, aingest, ingest
 from knowledge_bot.origins import Folder
@@ -39,7 +36,7 @@ FILES = 100_000 if FULL else 20_000
 MANY = 100_000 if FULL else 10_000
 FILE_SIZE = 64 * 1024
 DELAY = 0.002
-NOBODY = "http://127.0.0.1:9"  # a service's address that nobody listens at
+COLLECTION = "col_1"
 
 # Files here are in memory, and syncing them costs nothing. Linux has it.
 IN_MEMORY = Path("/dev/shm")
@@ -167,9 +164,7 @@ def unchanged_files(folder: Path, rows: Rows) -> list[Figure]:
         os.truncate(path, FILE_SIZE)  # with a hole: read and hashed as any, and quickly made
     time.sleep(3)  # or the youngest files count as just written, and are hashed once more
     ledger, sent = folder / "ledger.db", []
-    with Client("key", NOBODY) as client:
-        found = Folder(files)
-        assert fill(ledger, client, found, found.name) == FILES
+    with answering() as url, Client("key", url) as client:
 
         def run() -> None:
             result = ingest(
@@ -181,6 +176,8 @@ def unchanged_files(folder: Path, rows: Rows) -> list[Figure]:
             )
             sent.append(FILES - result.unchanged)
 
+        run()
+        assert sent.pop() == FILES
         cases = {
             "for a second run over them": run,
             f"to read and hash {FILES:,} files": lambda: hash_all(files),

@@ -97,12 +97,7 @@ def _command(context: click.Context, shared: Container[tuple[str, str]]) -> Iter
 
 
 def _options(records: Iterable[tuple[str, str]]) -> str:
-    return table(
-        [
-            {"option": f"`{option}`".replace("|", "\\|"), "meaning": _cell(text)}
-            for option, text in records
-        ]
-    )
+    return "".join(f"- `{option}`: {_text(text)}\n" for option, text in records)
 
 
 def _cell(text: str) -> str:
@@ -153,20 +148,21 @@ def installs() -> str:
 
 
 def figures() -> str:
-    """Return every figure that has a bound, beside it."""
-    rows = [
-        {
-            "measured by": f"`scripts/benchmark {topic}`",
-            "figure": row["name"],
-            "value": f"{row['value']:.3g}" if row["value"] < 1000 else f"{row['value']:,.0f}",
-            "bound": f"{'≥' if row['at_least'] else '≤'} {row['bound']:g}"
-            + ("" if row["kept"] else " (missed)"),
-        }
-        for topic, result in results().items()
-        for row in result["figures"]
-        if row["bound"] is not None
-    ]
-    return table(rows)
+    """Return every figure that has a bound, beside it: a list for each topic."""
+    lines = []
+    for topic, result in results().items():
+        bounded = [row for row in result["figures"] if row["bound"] is not None]
+        lines += [f"\n**`scripts/benchmark {topic}`**\n"] if bounded else []
+        lines += [f"- {row['name']}: {_value(row['value'])} ({_bound(row)})" for row in bounded]
+    return "\n".join(lines).lstrip("\n") + "\n"
+
+
+def _value(value: float) -> str:
+    return f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
+
+
+def _bound(row: Result) -> str:
+    return f"{'≥' if row['at_least'] else '≤'} {row['bound']:g}{'' if row['kept'] else ', missed'}"
 
 
 def table(rows: list[Result]) -> str:
