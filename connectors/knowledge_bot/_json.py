@@ -27,6 +27,12 @@ _ESCAPES = re.compile(
 _ENDLESS = re.compile(r"-?\d{4000,}(?:\.\d*)?(?:[eE][-+]?\d+)?")
 
 
+def storable(text: str) -> str:
+    """Return a text as every database and log can hold it: NUL and half an emoji become U+FFFD."""
+    encoded = text.replace("\0", "\ufffd").encode("utf-16", "surrogatepass")
+    return encoded.decode("utf-16", "replace")
+
+
 def json_in(body: bytes) -> Any:
     """Return what a body says.
 

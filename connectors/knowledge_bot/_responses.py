@@ -27,7 +27,7 @@ from knowledge_bot.errors import (
     RateLimitError,
     ServerError,
     UnexpectedResponseError,
-    _without_logins,
+    without_logins,
 )
 
 T = TypeVar("T")
@@ -297,7 +297,7 @@ def _problem_in(body: bytes) -> tuple[str | None, str, str | None]:
 
 def _printable(text: str) -> str:
     """Return text that is safe in any terminal and log; the service may have sent anything."""
-    spaced = " ".join(_without_logins(text).splitlines())
+    spaced = " ".join(without_logins(text).splitlines())
     return "".join(each if each.isprintable() else "\ufffd" for each in spaced)
 
 

@@ -83,7 +83,7 @@ class KnowledgeBotError(Exception):
         advice = self.advice if advice is None else advice
         parts = (part.rstrip(". ") for part in (message, advice, outcome) if part)
         text = " ".join(part if part.endswith("?") else f"{part}." for part in parts)
-        super().__init__(_without_logins(text))
+        super().__init__(without_logins(text))
         self.delivery = delivery
         self.may_pass = type(self).may_pass if may_pass is None else may_pass
 
@@ -325,7 +325,7 @@ class MissingExtraError(ModuleNotFoundError):
 _LOGIN = re.compile(r"((?:https?|ftp)://)[^\s/?#]*@", re.IGNORECASE)
 
 
-def _without_logins(text: str) -> str:
+def without_logins(text: str) -> str:
     """Return a text with the user names and passwords of its web addresses cut out."""
     return _LOGIN.sub(r"\1***@", text) if "@" in text else text
 

@@ -19,9 +19,11 @@ if TYPE_CHECKING:
     from knowledge_bot._endpoints import check_number, collection_ids, identifier
     from knowledge_bot._extensions import Extensions, check_announced, end_of_life, new_key
     from knowledge_bot._extras import require
+    from knowledge_bot._json import storable
     from knowledge_bot.adapters.removing import remove
     from knowledge_bot.checks._files import parse_questions
     from knowledge_bot.checks._questions import question_of
+    from knowledge_bot.errors import without_logins
     from knowledge_bot.ingest._options import (
         OnUnknown,
         SharedOptions,
@@ -35,9 +37,11 @@ _HOMES = {
     "._endpoints": ("check_number", "collection_ids", "identifier"),
     "._extensions": ("Extensions", "check_announced", "end_of_life", "new_key"),
     "._extras": ("require",),
+    "._json": ("storable",),
     "._lazy": ("lazy_names",),
     ".checks._files": ("parse_questions",),
     ".checks._questions": ("question_of",),
+    ".errors": ("without_logins",),
     ".adapters.removing": ("remove",),
     ".ingest._options": ("OnUnknown", "SharedOptions", "check_names", "shared_options"),
     ".origins._loader": ("Texts", "is_random", "text_or_skipped"),
@@ -65,6 +69,8 @@ __all__ = [
     "remove",
     "require",
     "shared_options",
+    "storable",
     "text_or_skipped",
+    "without_logins",
 ]
 __getattr__, __dir__ = lazy_names(__name__, _HOMES)

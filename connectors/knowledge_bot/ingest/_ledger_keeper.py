@@ -16,6 +16,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from knowledge_bot._extensions import end_of_life, new_key
+from knowledge_bot._json import storable
 from knowledge_bot._responses import KEY_REUSED
 from knowledge_bot.errors import APIError, KnowledgeBotError
 from knowledge_bot.ingest._jobs import Examiner, Job, MovedItems, Planned, reading_of
@@ -432,7 +433,7 @@ class LedgerKeeper:
                 # Nobody knows which content the service got, so the next run compares it again.
                 known = {"digest": _CHANGED_MEANWHILE}
             superseded = superseded_rows(job.before, source_id)
-            row = job.claim.settled(State.CREATED, source_id=_storable(source_id), **known)
+            row = job.claim.settled(State.CREATED, source_id=storable(source_id), **known)
             self._writer.add(rows=[row], released=[row.id], superseded=superseded)
             self._run.counters.counts["superseded"] += len(superseded)
         self._run.counters.add(job.outcome("created", source_id=source_id))
@@ -450,7 +451,7 @@ class LedgerKeeper:
             self._writer.release(job.claim)  # it was not sent: no claim while it waits
         else:
             state = State.UNKNOWN if kind == "unknown" else State.REFUSED
-            row = job.claim.settled(state, error=_storable(error[:2000]))
+            row = job.claim.settled(state, error=storable(error[:2000]))
             self._writer.add(rows=[row], released=[row.id])
         if kind is not None and not again:
             self._run.counters.add(job.outcome(kind, error))
@@ -527,11 +528,6 @@ def _location(job: Job) -> str | None:
 
 def _alike(job: Job, row: Row) -> bool:
     return job.way == reading_of(row.kind, row.location or row.key)
-
-
-def _storable(text: str) -> str:
-    """Return a service's text in a form that every database can store."""
-    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 
 
 class _Others:
