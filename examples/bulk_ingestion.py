@@ -13,8 +13,7 @@ from typing import Any
 
 from airflow.sdk import Param, dag, task
 
-from airflow_knowledge_bot.hooks import KnowledgeBotHook
-from airflow_knowledge_bot.ledgers import KnowledgeBotLedgerHook
+from airflow_knowledge_bot.hooks import KnowledgeBotHook, KnowledgeBotLedgerHook
 from airflow_knowledge_bot.operators import KnowledgeBotIngestOperator
 from knowledge_bot.ingest import complete
 
@@ -65,7 +64,7 @@ def bulk_ingestion() -> None:
     parts = chunks()
     ingested = KnowledgeBotIngestOperator.partial(
         task_id="ingest",
-        name="documents",
+        origin_name="documents",
         complete=False,
         ledger_conn_id="knowledge_bot_ledger_default",
         concurrency=4,

@@ -13,14 +13,20 @@ from airflow_knowledge_bot.operators import (
 )
 
 NOTES = [
-    {"name": "Parking", "content": "Visitors park behind the workshop, on weekdays from five on."},
-    {"name": "Keys", "content": "The keys of the workshop are at the desk, with the caretaker."},
+    {
+        "source_name": "Parking",
+        "content": "Visitors park behind the workshop, on weekdays from five on.",
+    },
+    {
+        "source_name": "Keys",
+        "content": "The keys of the workshop are at the desk, with the caretaker.",
+    },
 ]
 PAGES = Param(
     [],
     type="array",
-    items={"type": "object", "required": ["name", "url"]},
-    description="Web pages, each as an object of `name` and `url`.",
+    items={"type": "object", "required": ["source_name", "url"]},
+    description="Web pages, each as an object of `source_name` and `url`.",
 )
 
 
@@ -40,10 +46,10 @@ def mapped_sources() -> None:
         return params["pages"]
 
     KnowledgeBotCreateTextSourceOperator.partial(
-        task_id="add_note", map_index_template="{{ task.name }}"
+        task_id="add_note", map_index_template="{{ task.source_name }}"
     ).expand_kwargs(NOTES)
     KnowledgeBotCreateWebpageSourceOperator.partial(
-        task_id="add_page", map_index_template="{{ task.name }}"
+        task_id="add_page", map_index_template="{{ task.source_name }}"
     ).expand_kwargs(pages())
 
 

@@ -15,11 +15,11 @@ from airflow_knowledge_bot.failures import key_at_fault
 from airflow_knowledge_bot.memory import TaskMemory, living
 from airflow_knowledge_bot.tasks import (
     as_several,
-    brief,
     check_filled,
     check_several,
     wrong_type,
 )
+from airflow_knowledge_bot.texts import brief, storable
 from knowledge_bot import Client
 from knowledge_bot.adapters import parse_questions, question_of
 from knowledge_bot.checks import (
@@ -78,6 +78,10 @@ class CheckProgress:
 
     It is kept in the task's memory, and without one only in this object. A task that a person
     cleared starts over. It also follows the check that is running, and stops it if nothing answers.
+
+    Attributes:
+        passed: the digests of the questions that have passed.
+        newest: how far the check is that is running; None before it has begun.
     """
 
     def __init__(self, memory: TaskMemory, stop: threading.Event | None = None) -> None:
@@ -86,6 +90,7 @@ class CheckProgress:
         self.passed: set[str] = set(kept.get("passed", ()))
         # How often a question that has not passed got an answer.
         self._answered: Counter[str] = Counter(kept.get("answered", {}))
+        self.newest: Progress | None = None
         self._lock = threading.Lock()
         self._timer: threading.Timer | None = None
         self.begin({}, gives_up=False)
@@ -142,6 +147,7 @@ class CheckProgress:
 
     def on_progress(self, progress: Progress) -> None:
         """Log the progress now and then."""
+        self.newest = progress
         if time.monotonic() >= self._logged_at + _LOG_EVERY:
             self._logged_at = time.monotonic()
             logger.info(
@@ -339,6 +345,21 @@ def summary(report: CheckReport) -> dict[str, Any]:
     }
 
 
+def so_far(progress: Progress, task: AskingTask) -> dict[str, Any]:
+    """Return what is known of a check that was interrupted, in the form of a summary."""
+    return {
+        "ok": False,
+        "passed": progress.passed,
+        "failed": progress.total - progress.passed,
+        "unanswered": progress.open,
+        "messages": progress.asked,
+        "min_pass": task.min_pass,
+        "duration": round(progress.elapsed, 3),
+        "stopped": "interrupted",
+        "failures": [],
+    }
+
+
 def failure_of(report: CheckReport, task: AskingTask, *, waiting: bool = False) -> Exception | None:
     """Return the error that fails the task if too few questions have passed, or None.
 
@@ -357,7 +378,8 @@ def failure_of(report: CheckReport, task: AskingTask, *, waiting: bool = False) 
             return None
     else:
         again = report.stopped is CheckStop.REQUESTED
-    text = "\n".join([*_sentences(report), _AGAIN if again else _advice(report, task)])
+    lines = [*_sentences(report), _AGAIN if again else _advice(report, task)]
+    text = storable("\n".join(lines))
     return AirflowException(text) if again else AirflowFailException(text)
 
 

@@ -24,7 +24,7 @@ def knowledge_bot_ingest_task(
     """Turn a function into a task that ingests the items it yields or returns.
 
     ```python
-    @task.knowledge_bot_ingest(collections="col_shop", ledger_conn_id="ledger", name="stock")
+    @task.knowledge_bot_ingest(collections="col_shop", ledger_conn_id="ledger", origin_name="stock")
     def stock(shop: str, dag_run=None):
         for row in rows_of(shop):
             yield {"name": row.title, "content": row.text, "key": row.id}
@@ -72,10 +72,10 @@ class _IngestTask(DecoratedOperator, KnowledgeBotIngestOperator):
         super().__init__(python_callable=python_callable, origin=origin, **kwargs)
 
     @property
-    def label(self) -> str:
+    def item_label(self) -> str:
         """A mapped task's name in Airflow's grid: what its function is called with."""
         given = (*self.op_args, *self.op_kwargs.values())
-        return self.name or ", ".join(" ".join(str(one).split())[:_LABEL] for one in given)
+        return self.origin_name or ", ".join(" ".join(str(one).split())[:_LABEL] for one in given)
 
     def execute(self, context: "Context") -> dict[str, Any]:
         """Call the function, and ingest its items.

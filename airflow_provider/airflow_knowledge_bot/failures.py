@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from airflow_knowledge_bot._compat import AirflowFailException, AirflowNotFoundException
+from airflow_knowledge_bot.texts import storable
 from knowledge_bot.errors import (
     APIError,
     AuthenticationError,
@@ -49,7 +50,7 @@ def task_fails_for_good(
     except KnowledgeBotError as error:
         if error.may_pass and (error.delivery is not Delivery.UNKNOWN or on_unknown == "resend"):
             raise
-        raise AirflowFailException(_sentence(error, conn_id, parameters)) from error
+        raise AirflowFailException(storable(_sentence(error, conn_id, parameters))) from error
 
 
 def no_connection(conn_id: str) -> str:
@@ -76,8 +77,11 @@ def _sentence(error: KnowledgeBotError, conn_id: str, parameters: Mapping[str, A
     if isinstance(error, APIError) and (name := _parameter_at_fault(error, parameters)):
         return f"{error} The refusal is about the task's parameter {name!r}."
     if isinstance(error, ConfigurationError) and not isinstance(error, UnsupportedError):
-        # The task's parameters are named like the client's arguments.
-        return f"Nothing was sent: {error}"
+        # The task's parameters are named like the client's arguments, or longer.
+        ours = (name for name in parameters if name.endswith(f"_{error.argument}"))
+        text = str(error).removeprefix(f"{error.argument}: ")
+        longer = next(ours, None) if text != str(error) else None
+        return f"Nothing was sent: {f'{longer}: {text}' if longer else error}"
     return str(error)
 
 

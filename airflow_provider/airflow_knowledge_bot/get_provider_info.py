@@ -15,7 +15,7 @@ def get_provider_info() -> dict[str, Any]:
     It stands in `provider.json`. `package-name` must be the distribution's name, or discovery
     fails. `conn-fields` make the connection form of Airflow 3.2 and later; what they hold lands in
     the connection's extra. The defaults there only prefill the form:
-    `airflow_knowledge_bot.connections` applies them.
+    `airflow_knowledge_bot.hooks.connections` applies them.
     """
     file = Path(__file__).with_name("provider.json")
     info: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))

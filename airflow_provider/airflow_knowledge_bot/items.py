@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from airflow_knowledge_bot._compat import AirflowFailException, AirflowNotFoundException
 from airflow_knowledge_bot.objects import store_of
 from airflow_knowledge_bot.tasks import NAMING, as_several, check_several
+from airflow_knowledge_bot.texts import storable
 from knowledge_bot.ingest import File, Item, Skipped, Text, WebPage
 from knowledge_bot.origins import JsonLines, Objects, Sql
 
@@ -120,7 +121,7 @@ def _invalid(given: dict[str, Any], reason: str) -> Skipped:
     names = (given.get(each) for each in NAMING)
     name = str(next(filter(None, names), "an item"))
     # Partial: an earlier run may have sent it, and then it must not count as gone.
-    return Skipped(name, reason, invalid=True, partial=True)
+    return Skipped(storable(name), reason, invalid=True, partial=True)
 
 
 # Templates ----------------------------------------------------------------------------------------

@@ -7,14 +7,17 @@ alike, such as a key of idempotency.
 """
 
 import hashlib
+import json
 import logging
 import time
 import uuid
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from airflow_knowledge_bot._compat import AirflowException, AirflowFailException
+from airflow_knowledge_bot.texts import storable
 from knowledge_bot.adapters import end_of_life, new_key
 from knowledge_bot.errors import Delivery, KnowledgeBotError
 
@@ -27,7 +30,9 @@ if TYPE_CHECKING:
 OnUnknown = Literal["hold", "resend"]
 """What to do where the service may have acted on a request whose answer never arrived."""
 
+# Where the store's keys begin, and where a try's context counts the requests that it made.
 _KEY = "knowledge_bot"
+_MADE = "knowledge_bot_requests"
 
 # Seconds before the end of a key's life from which on it is not used: clocks differ, and a request
 # takes its time.
@@ -54,34 +59,71 @@ _SINCE_KILLED = (
 )
 
 
+Counters = list[int]
+"""How often a task may be tried, its retries, and how often its run was cleared."""
+
+
+def counters(context: "Context") -> Counters:
+    """Return Airflow's own counters, by which `is_cleared` knows a task that a person cleared."""
+    task, run = context.get("ti"), context.get("dag_run")
+    retries = getattr(getattr(task, "task", None), "retries", None)
+    found = (getattr(task, "max_tries", 0), retries, getattr(run, "clear_number", 0))
+    return [count or 0 for count in found]
+
+
+def is_cleared(before: Counters, now: Counters) -> bool:
+    """Return whether a task was cleared between two of its tries.
+
+    Clearing sets `max_tries` to the tries so far and the task's retries. That is what it was where
+    the author lowered the retries by as many; then the run was cleared all the same. The run alone
+    says too little: another one of its tasks may have been cleared.
+    """
+    tries, retries, run = (one != other for one, other in zip(before, now, strict=True))
+    return tries or (retries and run)
+
+
 class TaskMemory:
-    """What earlier tries of a task instance have left for this one.
+    """What earlier tries of a task instance have left for this one, about one of its requests.
+
+    Args:
+        context: the task's.
+        of: the request, or what else it is about, as a part of the store's key.
 
     Attributes:
+        of: the same.
         is_kept: whether a later try finds what is kept.
         earlier: what was kept last; empty if nothing was.
         is_cleared: whether a person has cleared the task since then.
     """
 
-    def __init__(self, context: "Context") -> None:
+    def __init__(self, context: "Context", of: str) -> None:
+        self.of, self._key = of, f"{_KEY}:{of}"
         self._store = context.get("task_state_store")
         self._instance, self._run = context.get("ti"), context.get("dag_run")
+        self._counters = counters(context)
         self.is_kept = self._store is not None
-        found: Any = self._store.get(_KEY) if self._store is not None else None
+        found: Any = self._store.get(self._key) if self._store is not None else None
         self.earlier: dict[str, Any] = dict(found or {})
-        # Clearing a task raises its `max_tries`; a retry does not.
-        self._start = getattr(self._instance, "max_tries", 0)
-        self.is_cleared = self.earlier.pop("max_tries", self._start) != self._start
+        before = self.earlier.pop("counters", self._counters)
+        self.is_cleared = is_cleared(before, self._counters)
 
     def keep(self, **what: Any) -> None:
-        """Keep plain JSON for the next try, in place of what was kept before."""
-        if self._store is not None:
-            self._store.set(_KEY, {"max_tries": self._start, **what})
+        """Keep plain JSON for the next try, in place of what was kept before.
+
+        A `state` is open until it is settled: it never expires, as other things do.
+        """
+        if self._store is None:
+            return
+        from airflow.sdk.execution_time.context import NEVER_EXPIRE
+
+        kept: Any = {"counters": self._counters, **storable(what)}
+        retention = NEVER_EXPIRE if "state" in what else None
+        self._store.set(self._key, kept, retention=retention)
 
     def forget(self) -> None:
         """Keep nothing."""
         if self._store is not None:
-            self._store.delete(_KEY)
+            self._store.delete(self._key)
 
     def key(self, *of: object) -> str | None:
         """Return a key of idempotency that every try makes alike; None where there can be none.
@@ -93,7 +135,8 @@ class TaskMemory:
         task, run = self._instance, self._run
         if task is None or run is None or run.start_date is None:
             return None
-        same = (run.dag_id, run.run_id, task.task_id, task.map_index, self._start, *of)
+        tries = self._counters[0]
+        same = (run.dag_id, run.run_id, task.task_id, task.map_index, tries, self.of, *of)
         made = hashlib.sha256(repr(same).encode()).hexdigest()
         born = int(run.start_date.timestamp() * 1000)
         # The 7 is the version, the 8 the variant (RFC 9562, section 5.7).
@@ -101,7 +144,12 @@ class TaskMemory:
 
 
 class Intent:
-    """A task's one request, written to its memory before it leaves, and its answer after that.
+    """A request of a task, written to the task's memory before it leaves, and its answer after it.
+
+    It belongs to the request: what it holds, and where it goes. Another request of the same task is
+    another intent, also an equal one that the same try sends once more. But while nobody knows
+    whether an earlier try's request arrived, a retry sends no other one either: its templates may
+    have given something else.
 
     A task that a person cleared starts over, unless the unknown outcome of its request has not been
     reported yet. Where the service takes idempotency keys, the intent holds one, and a retry sends
@@ -112,7 +160,8 @@ class Intent:
     one, or `reported` once the task has failed and asked for a person.
 
     Args:
-        memory: the task's.
+        context: the task's.
+        request: all that makes it this request and no other.
         on_unknown: what to do where nobody knows whether the service acted.
         what: the request, for a person who looks for it in the service.
 
@@ -121,15 +170,16 @@ class Intent:
         is_kept: whether a later try will know of this one, or make the same key.
     """
 
-    def __init__(self, memory: TaskMemory, on_unknown: OnUnknown, what: str) -> None:
-        self._memory, self._on_unknown, self._what = memory, on_unknown, what
+    def __init__(
+        self, context: "Context", request: Mapping[str, object], on_unknown: OnUnknown, what: str
+    ) -> None:
+        self._context, self._on_unknown, self._what = context, on_unknown, what
+        self._memory = memory = TaskMemory(context, _of(request, context))
         self.answer: dict[str, Any] | None = (
             None if memory.is_cleared else memory.earlier.get("answer")
         )
         self.is_kept = memory.is_kept
-        state = memory.earlier.get("state")
-        was_reported = state == "reported" and not memory.is_cleared
-        self._is_unknown = state == "sending" or was_reported
+        self._is_unknown = _is_open(memory)
 
     def send(
         self, client: "Client", request: Callable[[str | None], dict[str, Any]]
@@ -146,6 +196,7 @@ class Intent:
             AirflowException: the service may have acted, and the next try sends the same key.
             Exception: what `request` raises.
         """
+        self._look_for_another()
         key = self._key(client)
         if not self.is_kept and self._on_unknown == "hold":
             _log.warning(_SINCE_KILLED)
@@ -159,6 +210,28 @@ class Intent:
             raise
         self._memory.keep(answer=answer)
         return answer
+
+    def _look_for_another(self) -> None:
+        """Find out whether an earlier try's newest request, if it is another one, is settled."""
+        instance: Any = self._context.get("ti")
+        this_try = getattr(instance, "try_number", 0)
+        newest = TaskMemory(self._context, "newest")
+        if newest.earlier.get("try", this_try) != this_try:
+            other = TaskMemory(self._context, newest.earlier["of"])
+            if other.of != self._memory.of and _is_open(other):
+                self._report(other, other.earlier["what"])
+        newest.keep(**{"of": self._memory.of, "try": this_try})
+
+    def _report(self, unknown: TaskMemory, what: str) -> None:
+        """Ask for a person, or warn, where nobody knows what became of a request."""
+        if self._on_unknown == "hold":
+            unknown.keep(state="reported", what=what)
+            raise AirflowFailException(_UNKNOWN.format(what=what))
+        _log.warning(
+            "on_unknown='resend': an earlier try may have sent the request (%s). It is sent again "
+            "now, so its result may exist twice.",
+            what,
+        )
 
     def _keep_after(self, error: KnowledgeBotError, what: str, key: str | None) -> None:
         if error.delivery is not Delivery.UNKNOWN:
@@ -196,15 +269,23 @@ class Intent:
                 what,
             )
             return key
-        if self._on_unknown == "hold":
-            self._memory.keep(state="reported", what=what)
-            raise AirflowFailException(_UNKNOWN.format(what=what))
-        _log.warning(
-            "on_unknown='resend': an earlier try may have sent the request (%s). It is sent again "
-            "now, so its result may exist twice.",
-            what,
-        )
+        self._report(self._memory, what)
         return new
+
+
+def _of(request: Mapping[str, object], context: "Context") -> str:
+    """Return what stands for a request, another one each time that a try makes an equal one."""
+    written = json.dumps(request, sort_keys=True, default=str)
+    digest = hashlib.sha256(written.encode()).hexdigest()[:32]
+    made: Counter[str] = cast("dict[str, Any]", context).setdefault(_MADE, Counter())
+    made[digest] += 1
+    return digest if made[digest] == 1 else f"{digest}:{made[digest]}"
+
+
+def _is_open(memory: TaskMemory) -> bool:
+    """Return whether nobody knows yet what became of a request."""
+    state = memory.earlier.get("state")
+    return state == "sending" or (state == "reported" and not memory.is_cleared)
 
 
 def living(key: str | None, extensions: "Extensions") -> str | None:

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow_knowledge_bot._compat import AirflowFailException
 from airflow_knowledge_bot.failures import key_at_fault
-from airflow_knowledge_bot.tasks import brief
+from airflow_knowledge_bot.memory import counters, is_cleared
+from airflow_knowledge_bot.texts import brief, storable
 from knowledge_bot.ingest import IncompleteIngestionError, LedgerError, State, Stop
 
 if TYPE_CHECKING:
@@ -108,7 +109,11 @@ class ProgressLog:
         self._failed += 1
         if self._failed <= NAMED:
             self._log.log(
-                logging.WARNING, "%s: %s: %s", outcome.kind, outcome.name, brief(outcome.error)
+                logging.WARNING,
+                "%s: %s: %s",
+                outcome.kind,
+                brief(outcome.name),
+                brief(outcome.error),
             )
 
     def end(
@@ -127,7 +132,7 @@ class ProgressLog:
         for what in ("replaced", "moved", "removed", "superseded", "gone"):
             for item in named[what]:
                 source = item["source_id"]
-                self._log.log(logging.INFO, "%s: %s (source %s)", what, item["name"], source)
+                self._log.log(logging.INFO, "%s: %s (source %s)", what, brief(item["name"]), source)
             self._log_more(logging.INFO, getattr(report, what) - NAMED, what)
         if report.superseded or report.gone:
             self._log.log(
@@ -154,7 +159,7 @@ class ProgressLog:
                 kind,
                 count,
             )
-        self._log.log(logging.INFO, "%s", report)
+        self._log.log(logging.INFO, "%s", storable(str(report)))
 
     def _log_skipped(self, outcome: "Outcome") -> None:
         """Log an item once, even where the task goes through all items a second time."""
@@ -192,8 +197,8 @@ class RunCounts:
     """The counts of one run of a task over all its tries, beside those of the task's other runs.
 
     A run's entry in the note has the `state` (`running`, `failed` or `done`), the `counts`, when it
-    `began` and when that was written (`at`), the `start` of the try that wrote it (clearing a task
-    raises it), and of a run that is done, how many changes of failed runs it announced (`missed`).
+    `began` and when that was written (`at`), Airflow's `counters` of the try that wrote it, and of
+    a run that is done, how many changes of failed runs it announced (`missed`).
 
     Args:
         context: the task's context.
@@ -210,7 +215,7 @@ class RunCounts:
         self._run: str = getattr(task, "run_id", "")  # empty: called outside of a run
         ids = (getattr(task, name, "") for name in ("dag_id", "task_id", "map_index"))
         self._name = "/".join(("airflow", *map(str, ids)))
-        self._start = getattr(task, "max_tries", 0)
+        self._counters = counters(context)
         self._ledger, self.route = ledger, route
         self.is_sure = ledger is not None or getattr(task, "try_number", 1) <= 1
         self.began = time.time()
@@ -218,7 +223,7 @@ class RunCounts:
 
         def begin(note: dict[str, Any]) -> None:
             found.update(note.get(self._run, {}))
-            if found.get("state") == "done" and found["start"] != self._start:
+            if found.get("state") == "done" and is_cleared(found["counters"], self._counters):
                 found.clear()  # a person cleared what had succeeded
             note[self._run] = self._entry("running", found.get("counts", {}))
 
@@ -301,7 +306,7 @@ class RunCounts:
 
     def _entry(self, state: str, counts: Mapping[str, int]) -> dict[str, Any]:
         counted = {name: count for name, count in counts.items() if count}
-        times = {"began": self.began, "at": time.time(), "start": self._start}
+        times = {"began": self.began, "at": time.time(), "counters": self._counters}
         return {"state": state, "counts": counted, **times}
 
     def _note(self, change: Callable[[dict[str, Any]], object]) -> None:
@@ -424,9 +429,9 @@ def failure_of(
     if not counts and stopped is None:
         return None
     resends = "unknown" in counts and task.on_unknown == "resend"
-    lines = _lines(report, counts, task, collections)
+    lines = storable(_lines(report, counts, task, collections))
     if "unknown" in counts and not resends:
-        lines[1:1] = _how_to_settle(report.unknown, unknown, task.ledger_conn_id)
+        lines[1:1] = storable(_how_to_settle(report.unknown, unknown, task.ledger_conn_id))
     may_pass = (
         not counts.keys().isdisjoint(("undelivered", "unready"))
         or ("invalid" in counts and invalid_passes)
@@ -477,7 +482,7 @@ def _lines(
     if report.stopped is Stop.AUTHENTICATION:
         lines.append(key_at_fault(task.knowledge_bot_conn_id))
     shown = [failure for failure in report.failures if failure.kind in counts][:_QUOTED]
-    return lines + [f"{one.kind}: {one.name}: {brief(one.error)}" for one in shown]
+    return lines + [f"{one.kind}: {brief(one.name)}: {brief(one.error)}" for one in shown]
 
 
 def _how_to_settle(

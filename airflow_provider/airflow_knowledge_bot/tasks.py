@@ -2,27 +2,34 @@
 
 import ast
 import json
+import logging
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow.sdk.log import mask_secret
 
 from airflow_knowledge_bot._compat import AirflowFailException
 from airflow_knowledge_bot.hooks import KnowledgeBotHook
-from airflow_knowledge_bot.places import KnowledgeBotServiceLink, service_page
+from airflow_knowledge_bot.links import KnowledgeBotServiceLink, service_page
 
 NAMING = ("name", "url", "path", "key")
 """The fields that name an item, the best first."""
 
-# The length of a line in a log or XCom that quotes somebody.
-_CHARACTERS = 500
+_log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator, BaseOperatorLink, Context
 
 
 class ServiceTask:
-    """A task that calls the service of a connection."""
+    """A task that calls the service of a connection.
+
+    Its template fields are checked once it is made, not in its constructor, and what is secret in
+    them is masked once they are rendered: in its logs, and where Airflow's web UI shows them.
+    """
 
     template_ext: Sequence[str] = ()
     ui_color = "#e3edf7"
@@ -30,8 +37,28 @@ class ServiceTask:
 
     knowledge_bot_conn_id: str
 
+    _iterated: ClassVar[Sequence[str]] = ()
+    """The parameters that are read item by item, in each try anew."""
+
     service_page = ""
     """Where the extra link leads, once the task knows its connection."""
+
+    def _set_xcomargs_dependencies(self) -> None:
+        """Check what no run can use; Airflow calls this for each task that a DAG file makes."""
+        super()._set_xcomargs_dependencies()  # type: ignore[misc] # of Airflow's operator
+        for name in self._iterated:
+            check_repeatable(name, getattr(self, name))
+
+    def _do_render_template_fields(self, parent: Any, *given: Any, **named: Any) -> None:
+        """Mask what is secret; Airflow calls this for a mapped task as well."""
+        super()._do_render_template_fields(parent, *given, **named)  # type: ignore[misc] # as above
+        if parent is self:
+            for secret in self._secrets():
+                mask_secret(secret)
+
+    def _secrets(self) -> Iterable[str]:
+        """Return what is secret in the rendered template fields."""
+        return ()
 
     def _hook(self) -> KnowledgeBotHook:
         """Return the connection's hook; the caller takes errors into `task_fails_for_good`."""
@@ -42,9 +69,18 @@ class ServiceTask:
 
 
 def hand_on(operator: "BaseOperator", context: "Context", result: dict[str, Any]) -> None:
-    """Put the result of a task that fails into its XCom, as Airflow does for one that succeeds."""
-    if operator.do_xcom_push:
-        context["ti"].xcom_push(key="return_value", value=result)
+    """Put the result of a task that fails into its XCom, as Airflow does for one that succeeds.
+
+    It never stands in the way of what happened.
+    """
+    from airflow_knowledge_bot.texts import storable
+
+    if not operator.do_xcom_push:
+        return
+    try:
+        context["ti"].xcom_push(key="return_value", value=storable(result))
+    except Exception:  # noqa: BLE001 - whatever XCom's backend raises
+        _log.exception("The task's result cannot be handed on.")
 
 
 def label_mapped_task(label: str, context: "Context") -> None:
@@ -54,13 +90,7 @@ def label_mapped_task(label: str, context: "Context") -> None:
     """
     is_mapped = getattr(context.get("ti"), "map_index", -1) >= 0
     if is_mapped and label and context.get("map_index_template") is None:
-        context["map_index_template"] = "{{ task.label }}"
-
-
-def brief(text: str) -> str:
-    """Return a text as one line of bounded length."""
-    line = " ".join(text.split())
-    return line if len(line) <= _CHARACTERS else f"{line[:_CHARACTERS]}…"
+        context["map_index_template"] = "{{ task.item_label }}"
 
 
 # While the DAG is parsed --------------------------------------------------------------------------
@@ -70,6 +100,25 @@ def check_on_unknown(value: object) -> None:
     """Raise a `ValueError` where it is neither `hold` nor `resend`."""
     if value not in ("hold", "resend"):
         raise ValueError(f"on_unknown is 'hold' or 'resend', not {value!r}")
+
+
+def check_repeatable(name: str, given: object) -> None:
+    """Raise a `ValueError` where it ends with its first use.
+
+    Airflow would also see another DAG each time that it parses the file, which shows its address.
+    """
+    if isinstance(given, Iterator | AsyncIterator):
+        raise ValueError(  # noqa: TRY004 - as for other arguments
+            f"{name}: a {type(given).__name__} can be read only once, and a task may need it "
+            "several times; give a list, or a function that returns it"
+        )
+
+
+def as_seconds(name: str, given: object, least: float = 0.0) -> float:
+    """Return a duration, in seconds or a timedelta; raise a `ValueError` where it is none."""
+    found = given.total_seconds() if isinstance(given, timedelta) else given
+    check_number(name, found, least)
+    return float(found)  # type: ignore[arg-type] # a number by now
 
 
 def check_number(
@@ -100,7 +149,7 @@ def as_bool(name: str, given: object, wanted: str = "true or false") -> bool:
 def as_number(name: str, given: Any) -> float:
     """Return a number that a template may have turned into text."""
     try:
-        return float(given)
+        return given.total_seconds() if isinstance(given, timedelta) else float(given)
     except (TypeError, ValueError):
         raise AirflowFailException(
             f"The task's parameter {name!r} is a number, not {given!r}. Nothing was done."

@@ -4,25 +4,20 @@ import pytest
 from airflow.sdk import Asset, AssetAlias
 from airflow.sdk.execution_time.context import OutletEventAccessors
 
-from airflow_knowledge_bot.operators import (
-    KnowledgeBotCreateTextSourceOperator,
-    KnowledgeBotSendMessageOperator,
-)
-from airflow_knowledge_bot.places import (
+from airflow_knowledge_bot.assets.knowledge_bot import (
     collection_uri,
     convert_asset_to_openlineage,
     create_asset,
 )
+from airflow_knowledge_bot.operators import (
+    KnowledgeBotCreateTextSourceOperator,
+    KnowledgeBotSendMessageOperator,
+)
+from answering_bot import StateStore
 
 HANDBOOK = Asset("knowledgebot://svc.example/col_1")
 ALIAS = AssetAlias("whatever_was_fed")
 EXTRA = {"source_id": "src_1", "source_name": "n", "collections": ["col_1"]}
-
-
-class Store(dict):
-    """Airflow's task state store, without its database."""
-
-    set = dict.__setitem__
 
 
 @pytest.mark.parametrize(
@@ -66,13 +61,13 @@ def test_an_asset_is_a_dataset_to_openlineage():
 
 def adding(**options):
     return KnowledgeBotCreateTextSourceOperator(
-        task_id="add", name="n", collections="col_1", content="c", **options
+        task_id="add", source_name="n", collections="col_1", content="c", **options
     )
 
 
 def test_outlets_get_the_source_also_from_a_retry_that_sends_nothing(good):
     operator = adding(outlets=[HANDBOOK, ALIAS])
-    store = Store()
+    store = StateStore()
     for _ in range(2):
         events = OutletEventAccessors()
         instance = type("TaskInstance", (), {"max_tries": 2})

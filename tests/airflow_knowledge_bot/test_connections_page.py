@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from airflow.sdk import Connection
 
-from airflow_knowledge_bot.connections import ConnectionExtra
 from airflow_knowledge_bot.get_provider_info import get_provider_info
 from airflow_knowledge_bot.hooks import KnowledgeBotHook
-from airflow_knowledge_bot.ledgers import KnowledgeBotLedgerHook, ledger_of
+from airflow_knowledge_bot.hooks.connections import ConnectionExtra
+from airflow_knowledge_bot.hooks.ledger import KnowledgeBotLedgerHook, ledger_of
 from knowledge_bot import Client, ConfigurationError
 from knowledge_bot.ingest import Ledger, Text, ingest
 from scripted_server import close

@@ -19,7 +19,7 @@ def fails_at_first(context, result):
 ---
 up = KnowledgeBotPingSensor(task_id="up", deferrable=True, poke_interval=0.5, timeout=60)
 up >> KnowledgeBotCreateTextSourceOperator(
-    task_id="add", name="Hours", collections="col_1", content="We open at nine.",
+    task_id="add", source_name="Hours", collections="col_1", content="We open at nine.",
     retries=1, retry_delay=timedelta(0), post_execute=fails_at_first,
 )
 """
@@ -42,11 +42,12 @@ from airflow_knowledge_bot.operators import *
 ---
 dag.params["number"], dag.params["cols"], dag.params["tide"] = 1, ["col_1", "col_2"], "high"
 KnowledgeBotCreateTextSourceOperator(
-    task_id="list", name="n", content="c", collections="{{ params.cols }}"
+    task_id="list", source_name="n", content="c", collections="{{ params.cols }}"
 )
 KnowledgeBotCreateWebpageSourceOperator(
-    task_id="mapping", name="n", url="https://x.example/", collections="{{ params.cols | tojson }}",
-    headers="{{ {'X-Tide': params.tide} }}",
+    task_id="mapping", source_name="n", url="https://x.example/",
+    collections="{{ params.cols | tojson }}",
+    scrape_headers="{{ {'X-Tide': params.tide} }}",
 )
 ingest("urls", origin=Urls("{{ ['https://x.example/1', 'https://x.example/2'] }}"),
     collections="{{ params.cols }}")
@@ -86,18 +87,18 @@ shop.override(task_id="two").partial(size=2).expand(day=["mo", "tu"])
 partial = {"collections": "col_1", "ledger_conn_id": "ledger"}
 KnowledgeBotIngestOperator.partial(task_id="functions", **partial).expand(origin=[rows, rows])
 KnowledgeBotIngestOperator.partial(task_id="origins", origin=rows, **partial).expand(
-    name=["shop", "depot"]
+    origin_name=["shop", "depot"]
 )
 KnowledgeBotIngestOperator.partial(task_id="items", **partial).expand(origin=[
     [{"name": "a", "content": "c"}, {"name": "b", "content": "c"}],
     [{"url": "https://x.example/?key=7"}],
 ])
 text = {"content": "c", "collections": "col_1"}
-KnowledgeBotCreateTextSourceOperator.partial(task_id="texts", **text).expand(name=["n"])
+KnowledgeBotCreateTextSourceOperator.partial(task_id="texts", **text).expand(source_name=["n"])
 KnowledgeBotCreateTextSourceOperator.partial(
-    task_id="own", map_index_template="my {{ task.name }}", **text
-).expand(name=["n"])
-KnowledgeBotCreateTextSourceOperator(task_id="alone", name="n", **text)
+    task_id="own", map_index_template="my {{ task.source_name }}", **text
+).expand(source_name=["n"])
+KnowledgeBotCreateTextSourceOperator(task_id="alone", source_name="n", **text)
 """
 
 

@@ -6,7 +6,7 @@ from importlib import import_module
 
 import pytest
 
-MODULES = ("operators", "sensors", "hooks", "ledgers", "triggers")
+MODULES = ("operators", "sensors", "hooks", "triggers")
 # Their own strings are templates in parts only, which takes a sentence.
 PARTLY = ("origin", "documents")
 

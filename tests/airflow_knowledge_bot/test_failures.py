@@ -28,7 +28,7 @@ def message():
 
 
 def source():
-    of = {"name": "Hours", "collections": ["col_default"], "content": "From nine."}
+    of = {"source_name": "Hours", "collections": ["col_default"], "content": "From nine."}
     KnowledgeBotCreateTextSourceOperator(task_id="add", **of).execute(CONTEXT)
 
 

@@ -11,10 +11,9 @@ import jsonschema
 import pytest
 
 import airflow_knowledge_bot
-from airflow_knowledge_bot.connections import ConnectionExtra
 from airflow_knowledge_bot.get_provider_info import get_provider_info
-from airflow_knowledge_bot.hooks import KnowledgeBotHook
-from airflow_knowledge_bot.ledgers import KnowledgeBotLedgerHook
+from airflow_knowledge_bot.hooks import KnowledgeBotHook, KnowledgeBotLedgerHook
+from airflow_knowledge_bot.hooks.connections import ConnectionExtra
 from knowledge_bot import __version__
 
 CONNECTION_TYPE, OF_LEDGERS = get_provider_info()["connection-types"]

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from airflow_knowledge_bot._compat import AirflowFailException
-from airflow_knowledge_bot.ledgers import ledger_of
+from airflow_knowledge_bot.hooks.ledger import ledger_of
 from airflow_knowledge_bot.operators import KnowledgeBotIngestOperator
 from answering_bot import URL, TaskInstance
 from calls import KEY

@@ -377,11 +377,11 @@ def test_rows_that_are_no_longer_there_are_gone(run, shop):
     assert xcom["gone"] == 1
     assert [one["name"] for one in xcom["named"]["gone"]] == ["Hours"]
     # Another table may have the same keys.
-    assert run({"limit": 1}, **query, name="drafts")["created"] == 1
+    assert run({"limit": 1}, **query, origin_name="drafts")["created"] == 1
 
 
 def test_what_hides_whether_something_is_gone_is_reported(run, capfd):
-    run(origin=[*HOURS, {"title": "none"}], name="shop", fail_on=())
+    run(origin=[*HOURS, {"title": "none"}], origin_name="shop", fail_on=())
     said = "".join(capfd.readouterr())
     assert "Nothing was marked as gone, because not all items were seen: " in said
 
@@ -420,10 +420,10 @@ UNUSABLE = [
     ("origin=[], collections='{{ params.get(\"x\") or \"\" }}'", "collections: "),
     ("origin=[], collections=7", "collections: expected ids, not int"),
     ("origin=[], ledger_conn_id=''", "'ledger_conn_id' is empty"),
-    ("origin=[], ledger_conn_id='none_such'", "'ledger_conn_id' names a connection that"),
-    ("origin=[], ledger_conn_id='oracle'", "'ledger_conn_id' names.*'oracle'"),
+    ("origin=[], ledger_conn_id='none_such'", "ledger_conn_id: it names a connection that"),
+    ("origin=[], ledger_conn_id='oracle'", "ledger_conn_id: it names.*'oracle'"),
     ("origin=[], knowledge_bot_conn_id='none_such'", "'knowledge_bot_conn_id' names"),
-    ("origin=Folder('/'), name='{{ \" \" }}'", "name: expected a name"),
+    ("origin=Folder('/'), origin_name='{{ \" \" }}'", "name: expected a name"),
 ]  # fmt: skip
 
 
@@ -457,8 +457,8 @@ def test_an_origin_that_renders_to_nothing_is_named(good):
         ("origin=[], concurrency=0", "concurrency: expected a whole number, 1 or more, not 0"),
         ("origin=[], concurrency='8'", "concurrency"),
         ("origin=[], gone_limit=2", "gone_limit: expected a number, 0 to 1"),
-        ("origin=[], limit=-1", "limit: expected a whole number"),
-        ("origin=[], limit=1.5", "limit"),
+        ("origin=[], max_items=-1", "max_items: expected a whole number"),
+        ("origin=[], max_items=1.5", "max_items"),
         ("origin=[], rate=0", "rate: expected a number"),
         ("origin=[], rate=True", "rate"),
         ("origin=[], max_refused=-1", "max_refused: expected a number, 0 or more"),
@@ -515,7 +515,7 @@ def test_the_other_parameters_are_templates_too(run, monkeypatch, folder, ledger
     run(
         {"name": "handbook", "conn": "other"},
         origin=Folder(folder),
-        name="{{ dag_run.conf.name }}",
+        origin_name="{{ dag_run.conf.name }}",
         on_unknown="resend",
         concurrency=1,
         knowledge_bot_conn_id="{{ dag_run.conf.conn }}",
@@ -524,9 +524,9 @@ def test_the_other_parameters_are_templates_too(run, monkeypatch, folder, ledger
 
 
 @pytest.mark.parametrize(
-    ("options", "sources"), [({"limit": 2}, 2), ({"rate": 20.0}, 4), ({"limit": 0}, 0)]
+    ("options", "sources"), [({"max_items": 2}, 2), ({"rate": 20.0}, 4), ({"max_items": 0}, 0)]
 )
 def test_a_limit_and_a_rate_hold_for_each_try(run, good, options, sources):
     xcom = run(origin=[{"name": f"t{n}", "content": "c"} for n in range(4)], **options)
     assert xcom["created"] == len(good.requests) == sources
-    assert xcom["stopped"] == ("limit" if "limit" in options else None)
+    assert xcom["stopped"] == ("limit" if "max_items" in options else None)

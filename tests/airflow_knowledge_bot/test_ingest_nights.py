@@ -172,7 +172,7 @@ def test_a_long_run_says_how_far_it_is(dags, good, ledger, monkeypatch):
 def test_what_another_run_is_sending_is_waited_for_and_fails_nothing(dags, good, ledger):
     shared = {"concurrency": 2, "origin": "shared"}
     running = elsewhere(good, ledger, texts(*"abcdef"), lambda: time.sleep(0.3), **shared)
-    how = "concurrency=2, name='shared', wait_ready=60"
+    how = "concurrency=2, origin_name='shared', wait_ready=60"
     done = dags.run(dags.load(f"ingest(origin={texts(*'abcdef')}, {how})"))
     running.join()
     xcom = done.task.xcom

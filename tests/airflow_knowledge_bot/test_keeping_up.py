@@ -62,7 +62,7 @@ def names(real):
 
 def waiting(wait_ready=60.0):
     return KnowledgeBotCreateTextSourceOperator(
-        task_id="add", name="Ferry", content="c", collections="col_1", wait_ready=wait_ready
+        task_id="add", source_name="Ferry", content="c", collections="col_1", wait_ready=wait_ready
     )
 
 
@@ -91,15 +91,15 @@ def test_a_try_that_waited_too_short_is_followed_by_one_for_the_same_source(anno
     announcing.hold_sources()
     context = {"task_state_store": StateStore(), "ti": TaskInstance()}
     with pytest.raises(AirflowException, match="waits for the same source"):
-        waiting(0.1).execute(context)
+        waiting(0.1).execute({**context})
     announcing.finish_sources()
-    assert waiting().execute(context)["status"] == "ready"
+    assert waiting().execute({**context})["status"] == "ready"
     assert len(announcing.sources) == 1
 
 
 def test_what_the_service_does_not_announce_fails_before_anything_is_sent(good):
     task = KnowledgeBotCreateTextSourceOperator(
-        task_id="add", name="a", content="b", collections="col_1", wait_ready=1
+        task_id="add", source_name="a", content="b", collections="col_1", wait_ready=1
     )
     with pytest.raises(AirflowFailException, match=r"^wait_ready: .*'sources'"):
         task.execute({"ti": None})

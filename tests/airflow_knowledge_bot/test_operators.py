@@ -25,18 +25,18 @@ from scripted_server import answer
 # Of each operator of one request, parameters that can be sent.
 GIVEN = {
     KnowledgeBotCreateTextSourceOperator: {
-        "name": "Hours",
+        "source_name": "Hours",
         "collections": "col_house",
         "content": "We open at nine.",
     },
     KnowledgeBotCreateWebpageSourceOperator: {
-        "name": "Hours",
+        "source_name": "Hours",
         "collections": ["col_a", "col_b"],
         "url": "https://page.example/hours",
-        "headers": {"Accept-Language": "de"},
+        "scrape_headers": {"Accept-Language": "de"},
     },
     KnowledgeBotUploadSourceOperator: {
-        "name": "Hours",
+        "source_name": "Hours",
         "collections": "col_house",
         "file": __file__,
         "filename": "hours.txt",
@@ -73,8 +73,12 @@ def rendered(operator, **context):
 @pytest.mark.parametrize(
     ("operator", "path", "sent"),
     [
-        (TEXT, "/sources/write", {"collections": ["col_house"]}),
-        (PAGE, "/sources/webpage", {"headers": [{"name": "Accept-Language", "value": "de"}]}),
+        (TEXT, "/sources/write", {"name": "Hours", "collections": ["col_house"]}),
+        (
+            PAGE,
+            "/sources/webpage",
+            {"name": "Hours", "headers": [{"name": "Accept-Language", "value": "de"}]},
+        ),
         (UPLOAD, "/sources/upload", {"name": "Hours", "collections": ["col_house"]}),
         (MESSAGE, "/messages", {"bot_id": "bot_guide", "content": "When do you open?"}),
     ],
@@ -153,14 +157,14 @@ def test_renderers_are_for_template_fields(operator):
 # What cannot be sent ------------------------------------------------------------------------------
 
 FIELDS = [(operator, name) for operator, given in GIVEN.items() for name in given]
-MAY_BE_EMPTY = {"headers", "filename", "conversation_id", None}
+MAY_BE_EMPTY = {"scrape_headers", "filename", "conversation_id", None}
 
 
 @pytest.mark.parametrize(("operator", "name"), FIELDS)
 def test_a_parameter_that_is_empty_or_no_text_is_named_and_nothing_is_sent(good, operator, name):
     values = (7, {}, []) if name in MAY_BE_EMPTY else (None, 7, {}, [], " ", "{{ nothing }}")
     for value in values:
-        if (name, value) == ("headers", {}) or (name, value) == ("headers", []):
+        if name == "scrape_headers" and value in ({}, []):
             continue  # none
         broken = rendered(task(operator, **{name: value}), nothing="")
         with pytest.raises(AirflowFailException, match=name):
@@ -246,7 +250,7 @@ def test_a_green_task_says_what_was_created_where_and_no_content(dags, connected
     done = dags.run(
         dags.load(
             f"""{HEAD}
-KnowledgeBotCreateTextSourceOperator(task_id="text", name="Hours", content="Open at nine.")
+KnowledgeBotCreateTextSourceOperator(task_id="text", source_name="Hours", content="Open at nine.")
 KnowledgeBotSendMessageOperator(task_id="ask", content="When is high tide?")
 """
         )
@@ -270,7 +274,7 @@ def test_a_try_that_leaves_an_unknown_outcome_to_the_next_says_that_it_may_be_tw
         dags.load(
             f"""{HEAD}
 KnowledgeBotCreateTextSourceOperator(
-    task_id="add", name="Hours", content="c", collections="col_1", on_unknown="resend",
+    task_id="add", source_name="Hours", content="c", collections="col_1", on_unknown="resend",
     retries=1, retry_delay=timedelta(0),
 )
 """

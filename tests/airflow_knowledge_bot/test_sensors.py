@@ -1,6 +1,7 @@
 """The sensor in its three modes."""
 
 import time
+from datetime import timedelta
 
 import pytest
 from airflow.exceptions import (  # where Airflow 3.1 has them, too
@@ -82,7 +83,7 @@ def test_a_deferred_sensor_gives_its_trigger_the_time_when_to_give_up(connect):
     with pytest.raises(TaskDeferred) as deferred:
         sensor(deferrable=True, timeout=90, poke_interval=7).execute({})
     path, values = deferred.value.trigger.serialize()
-    assert path == "airflow_knowledge_bot.triggers.KnowledgeBotPingTrigger"
+    assert path == "airflow_knowledge_bot.triggers.knowledge_bot.KnowledgeBotPingTrigger"
     assert values["knowledge_bot_conn_id"] == "knowledge_bot_default"
     assert values["poke_interval"] == 7
     assert values["deadline"] == pytest.approx(time.time() + 90, abs=5)
@@ -92,13 +93,16 @@ def test_a_deferred_sensor_gives_its_trigger_the_time_when_to_give_up(connect):
 
 
 def test_a_sensor_may_go_to_its_trigger_without_a_worker():
-    waiting = sensor(start_from_trigger=True, timeout=90, poke_interval=7)
+    backing_off = {"exponential_backoff": True, "max_wait": timedelta(minutes=1)}
+    waiting = sensor(start_from_trigger=True, timeout=90, poke_interval=7, **backing_off)
     assert waiting.start_from_trigger is True
     arguments = waiting.start_trigger_args
     assert arguments.trigger_kwargs == {
         "knowledge_bot_conn_id": "knowledge_bot_default",
         "poke_interval": 7.0,
         "deadline": None,  # Airflow's own timeout is absolute, and counts from the task's start
+        "exponential_backoff": True,
+        "max_wait": 60.0,
     }
     assert arguments.timeout.total_seconds() == 90
     trigger = import_string(arguments.trigger_cls)(**arguments.trigger_kwargs)

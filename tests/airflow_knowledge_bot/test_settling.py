@@ -7,11 +7,11 @@ import sqlite3
 import pytest
 
 from airflow_knowledge_bot._compat import AirflowFailException
-from airflow_knowledge_bot.ledgers import KnowledgeBotLedgerHook, ledger_of
+from airflow_knowledge_bot.hooks.ledger import KnowledgeBotLedgerHook, ledger_of
 from airflow_knowledge_bot.operators import KnowledgeBotResolveOperator
 from answering_bot import URL
 from calls import KEY
-from knowledge_bot import Client
+from knowledge_bot import Client, ConfigurationError
 from knowledge_bot.ingest import Ledger, LedgerError, Text, ingest
 
 
@@ -104,7 +104,7 @@ def test_a_database_makes_it_postgresql_and_a_path_alone_a_file(connection):
     assert ledger.database.url == "postgresql://me:p%40ss@db.example:5433/ledgers"
     assert "p@ss" not in repr(ledger)
     connection(schema="ledgers")
-    with pytest.raises(AirflowFailException, match="'knowledge_bot_ledger'"):
+    with pytest.raises(ConfigurationError, match="'knowledge_bot_ledger'"):
         ledger_of("kept")
 
 

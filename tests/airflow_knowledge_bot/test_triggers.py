@@ -5,14 +5,17 @@ import json
 import subprocess
 import sys
 import time
+from datetime import timedelta
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 
-from airflow_knowledge_bot.triggers import KnowledgeBotAnswerTrigger, KnowledgeBotPingTrigger
+from airflow_knowledge_bot.triggers import KnowledgeBotPingTrigger, KnowledgeBotSourcesEventTrigger
 from calls import KEY
 from in_process import OnAPort
 from knowledge_bot import Client
+from knowledge_bot.testing import MemoryService
 from scripted_server import answer, close, silence
 from waiting import until, until_awaited
 
@@ -76,7 +79,7 @@ async def test_a_connection_that_is_missing_or_wrong_fires_failed_at_once(connec
 async def test_the_deadline_ends_the_wait_also_in_the_middle_of_a_ping(
     connect, scripted, monkeypatch, reply
 ):
-    monkeypatch.setattr("airflow_knowledge_bot.triggers._LAST_CHANCE", 0.2)
+    monkeypatch.setattr("airflow_knowledge_bot.triggers.knowledge_bot._LAST_CHANCE", 0.2)
     connect(scripted(reply).url, max_retries=0, timeout=30)
     (event,) = await events(trigger(seconds=0.5))
     assert event["status"] == "timeout"
@@ -157,7 +160,9 @@ def told(**options):
     queue = asyncio.Queue()
 
     async def run():
-        async for event in KnowledgeBotAnswerTrigger("col_house", poke_interval=0, **options).run():
+        async for event in KnowledgeBotSourcesEventTrigger(
+            "col_house", poke_interval=0, **options
+        ).run():
             queue.put_nowait(event.payload)
 
     return queue, asyncio.create_task(run())
@@ -208,3 +213,160 @@ async def test_a_service_that_tells_no_state_of_sources_is_named_and_asked_again
     assert "'sources'" in capfd.readouterr().out
     assert not running.done()
     running.cancel()
+
+
+# What an event trigger has told, and how often it looks -------------------------------------------
+
+
+class Asset(dict):
+    """What Airflow keeps beside an asset; `fails` says which of its calls do."""
+
+    def __init__(self):
+        self.fails = set()
+
+    async def aget(self, key, default=None):
+        if "get" in self.fails:
+            raise RuntimeError("API_SERVER_ERROR 503")
+        return self.get(key, default)
+
+    async def aset(self, key, value):
+        if "set" in self.fails:
+            raise RuntimeError("API_SERVER_ERROR 503")
+        self[key] = json.loads(json.dumps(value))
+
+
+@pytest.fixture
+def ready(connect, no_sleep):
+    """A service with one source that is ready."""
+    connect("https://service.test", max_retries=0)
+    given = {"collections": ["col_house"], "extensions": {"sources"}}
+    with MemoryService(**given).standing_in() as service:
+        with Client(KEY, "https://service.test") as client:
+            client.create_text_source(name="Hours", collections="col_house", content="At nine.")
+        yield service
+
+
+@pytest.fixture
+def no_sleep(monkeypatch):
+    """The pauses that a trigger makes, in seconds, which take no time."""
+    pauses, sleep = [], asyncio.sleep
+
+    async def pause(seconds):
+        if seconds > 0.4:  # else it is the test that waits
+            pauses.append(seconds)
+        await sleep(0)
+
+    monkeypatch.setattr(asyncio, "sleep", pause)
+    return pauses
+
+
+async def looked(*assets, looks, **options):
+    """Run a trigger of these assets for some looks; returns its events."""
+    watching = KnowledgeBotSourcesEventTrigger("col_house", **options)
+    watching.asset_state_store = SimpleNamespace(_by_name=dict(enumerate(assets)), _by_uri={})
+    events = []
+
+    async def run():
+        async for event in watching.run():
+            events.append(event.payload)  # noqa: PERF401 - the run does not end
+
+    running = asyncio.create_task(run())
+    assert await until_awaited(lambda: watching._looks >= looks or running.done())
+    running.cancel()
+    return events
+
+
+async def test_assets_with_an_equal_trigger_are_told_once_over_restarts(ready):
+    one, two = Asset(), Asset()
+    assert len(await looked(one, two, looks=3)) == 1
+    assert await looked(one, two, looks=3) == []
+    # Another DAG file names the trigger, too: its asset was not told.
+    assert len(await looked(one, two, Asset(), looks=3)) == 1
+
+
+async def test_an_event_that_nobody_took_comes_again(ready):
+    asset = Asset()
+    watching = KnowledgeBotSourcesEventTrigger("col_house")
+    watching.asset_state_store = SimpleNamespace(_by_name={"a": asset}, _by_uri={})
+    async for _ in watching.run():
+        break  # the triggerer was killed here
+    assert len(await looked(asset, looks=2)) == 1
+
+
+@pytest.mark.parametrize("call", ["get", "set"])
+async def test_while_airflow_s_store_fails_there_is_no_event_and_then_one(ready, no_sleep, call):
+    asset = Asset()
+    asset.fails = {call}
+    assert await looked(asset, looks=5, poke_interval=timedelta(minutes=5)) == []
+    assert len(no_sleep) >= 5
+    assert all(240 <= pause <= 360 for pause in no_sleep)
+    asset.fails = set()
+    assert len(await looked(asset, looks=2)) == 1
+
+
+async def test_after_ten_failures_in_a_row_it_ends_with_a_message(ready, no_sleep):
+    ready.fail_next(501, times=None, where=lambda request: request.method == "GET")
+    watching = KnowledgeBotSourcesEventTrigger("col_house", poke_interval=300)
+    with pytest.raises(RuntimeError, match="501"):
+        await anext(watching.run())
+    assert len(no_sleep) == 10
+    assert min(no_sleep) > 200
+
+
+async def test_it_backs_off_as_a_sensor_does(ready, no_sleep):
+    given = {"poke_interval": 10, "exponential_backoff": True, "max_wait": timedelta(seconds=35)}
+    await looked(Asset(), looks=4, **given)
+    first, second, third, *_ = no_sleep
+    assert 8 <= first <= 12
+    assert 16 <= second <= 24
+    assert third == 35 or 32 <= third <= 35
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"collections": []}, "collections"),
+        ({"collections": ""}, "collections"),
+        ({"collections": None}, "collections"),
+        ({"collections": "Handbook"}, "collections"),
+        ({"collections": "{{ var.value.collection }}"}, "collections"),
+        ({"knowledge_bot_conn_id": " "}, "knowledge_bot_conn_id"),
+        ({"poke_interval": "60"}, "poke_interval"),
+        ({"poke_interval": -1}, "poke_interval"),
+        ({"poke_interval": None}, "poke_interval"),
+        ({"max_wait": "60"}, "max_wait"),
+    ],
+)
+def test_what_an_event_trigger_cannot_use_is_named_when_its_dag_is_parsed(given, named):
+    with pytest.raises(ValueError, match=f"^{named}: "):
+        KnowledgeBotSourcesEventTrigger(**{"collections": "col_house"} | given)
+
+
+class Passing(KnowledgeBotSourcesEventTrigger):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+
+
+class Naming(KnowledgeBotSourcesEventTrigger):
+    def __init__(self, shop, **kwargs):
+        self.shop = shop
+        super().__init__(f"col_{shop}", **kwargs)
+
+
+class Fixed(KnowledgeBotSourcesEventTrigger):
+    def __init__(self):
+        super().__init__("col_house", poke_interval=7)
+
+
+@pytest.mark.parametrize(
+    ("made", "own"),
+    [
+        (Passing("col_house", poke_interval=timedelta(seconds=7)), {"collections": ["col_house"]}),
+        (Naming("house", poke_interval=7), {"shop": "house"}),
+        (Fixed(), {}),
+    ],
+)
+def test_a_subclass_is_recreated_from_what_airflow_stores(made, own):
+    path, values = made.serialize()
+    assert path.endswith(f".{type(made).__name__}")
+    assert own.items() <= values.items()

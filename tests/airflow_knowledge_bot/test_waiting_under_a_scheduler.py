@@ -13,9 +13,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 DAGS = """
 from airflow.sdk import DAG, Asset, AssetWatcher, task
-from airflow_knowledge_bot.triggers import KnowledgeBotAnswerTrigger
+from airflow_knowledge_bot.triggers import KnowledgeBotSourcesEventTrigger
 
-watcher = AssetWatcher(name="ready", trigger=KnowledgeBotAnswerTrigger("col_1", poke_interval=1))
+trigger = KnowledgeBotSourcesEventTrigger("col_1", poke_interval=1)
+watcher = AssetWatcher(name="ready", trigger=trigger)
 with DAG("told", schedule=[Asset("knowledgebot://HOST/col_1", watchers=[watcher])]):
 
     @task

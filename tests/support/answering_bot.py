@@ -47,10 +47,13 @@ AWAY = {"silence": "time_out_next", "close": "lose_next_answer", "503": "fail_ne
 class StateStore(dict):
     """What Airflow 3.3 offers to a task as `context["task_state_store"]`, without its database."""
 
-    writes = 0
+    def __init__(self):
+        super().__init__()
+        self.writes, self.retentions = 0, {}
 
-    def set(self, key, value):
+    def set(self, key, value, *, retention=None):
         self.writes += 1
+        self.retentions[key] = retention
         self[key] = json.loads(json.dumps(value))
 
     def delete(self, key):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 from airflow_knowledge_bot._compat import AirflowFailException
 from airflow_knowledge_bot.hooks import KnowledgeBotHook
 from airflow_knowledge_bot.operators.ingest import OriginTask
-from airflow_knowledge_bot.tasks import brief, check_filled, check_number, hand_on
+from airflow_knowledge_bot.tasks import check_filled, check_number, hand_on
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -38,7 +38,7 @@ class KnowledgeBotAuditOperator(OriginTask):
 
     Args:
         origin: what was ingested, as for `KnowledgeBotIngestOperator` (templated).
-        name: what the origin is called, if it was ingested under another name (templated).
+        origin_name: what the origin is called, if it was ingested under another name (templated).
         bot_id: the bot that is asked (templated); by default the connection's `default_bot_id`.
         sample: how many documents are judged, taken at random each time; None: all.
         budget: the most messages that are sent, where the service has no search; None: as many as
@@ -48,14 +48,14 @@ class KnowledgeBotAuditOperator(OriginTask):
         knowledge_bot_conn_id: the connection (templated).
     """
 
-    template_fields: Sequence[str] = ("origin", "name", "bot_id", "knowledge_bot_conn_id")
+    template_fields: Sequence[str] = ("origin", "origin_name", "bot_id", "knowledge_bot_conn_id")
     template_fields_renderers: ClassVar[dict[str, str]] = {"origin": "json"}
 
     def __init__(
         self,
         *,
         origin: "Origin | Iterable[Item | dict[str, Any]] | Callable[..., Any]",
-        name: str | None = None,
+        origin_name: str | None = None,
         bot_id: str | None = None,
         sample: int | None = None,
         budget: int | None = None,
@@ -66,7 +66,7 @@ class KnowledgeBotAuditOperator(OriginTask):
     ) -> None:
         super().__init__(**kwargs)
         self.origin = origin
-        self.name = name
+        self.origin_name = origin_name
         self.bot_id = bot_id
         self.sample = sample
         self.budget = budget
@@ -77,8 +77,6 @@ class KnowledgeBotAuditOperator(OriginTask):
             if (value := getattr(self, given)) is not None or given == "concurrency":
                 check_number(given, value, least, whole=True)
         check_number("min_coverage", min_coverage, 0, 1)
-        self._check_origin()
-        self._depend_on_outputs()
 
     def execute(self, context: "Context") -> dict[str, Any]:
         """Ask for the documents, then fail if too few of them are found.
@@ -88,8 +86,9 @@ class KnowledgeBotAuditOperator(OriginTask):
                 cannot be used.
             KnowledgeBotError: the service cannot be asked now, and the next try may.
         """
+        from airflow_knowledge_bot.assets.knowledge_bot import describe_outlets
         from airflow_knowledge_bot.failures import task_fails_for_good
-        from airflow_knowledge_bot.places import describe_outlets
+        from airflow_knowledge_bot.texts import storable
         from knowledge_bot.checks import audit
 
         with task_fails_for_good(self.knowledge_bot_conn_id, {"bot_id": self.bot_id}, "resend"):
@@ -114,10 +113,10 @@ class KnowledgeBotAuditOperator(OriginTask):
             logger.warning("%(outcome)s: %(name)s: %(reason)s", one)
         if not found.ok:
             hand_on(self, context, result)
-            raise AirflowFailException(_failure(found))
+            raise AirflowFailException(storable(_failure(found)))
         facts = {name: value for name, value in result.items() if name not in ("lacking", "ways")}
         describe_outlets(context, self.outlets, [], {"bot_id": bot_id, **facts})
-        return result
+        return storable(result)
 
     def _announce(self, found: "Audit") -> None:
         """Say what it will cost, before it does."""
@@ -133,6 +132,8 @@ class KnowledgeBotAuditOperator(OriginTask):
 
 
 def _summary(found: "Audit") -> dict[str, Any]:
+    from airflow_knowledge_bot.texts import brief
+
     return {
         "coverage": round(found.coverage, 6),
         **found.counts,

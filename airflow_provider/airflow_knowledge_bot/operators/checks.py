@@ -1,6 +1,7 @@
 """The operator that checks what a bot answers."""
 
 from collections.abc import Iterable, Sequence
+from datetime import timedelta
 from threading import Event
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
@@ -9,7 +10,7 @@ from airflow_knowledge_bot.hooks import KnowledgeBotHook  # first: it reports a 
 # isort: split
 from airflow.sdk import BaseOperator
 
-from airflow_knowledge_bot.tasks import ServiceTask, check_number, hand_on
+from airflow_knowledge_bot.tasks import ServiceTask, as_seconds, check_number, hand_on
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -48,15 +49,19 @@ class KnowledgeBotCheckOperator(ServiceTask, BaseOperator):
             of an object (`s3://connection@bucket/key`), or an `ObjectStoragePath` (templated; what
             is in the file is not).
         min_pass: the share of the questions that has to pass, 0 to 1.
-        wait: for how many seconds a question that has not passed is asked again; 0: each is asked
-            once. The task holds its worker's slot meanwhile; `KnowledgeBotAnswerSensor` does not.
-        interval: seconds between two messages with the same question, at least 0.1.
+        answer_timeout: for how many seconds (or a timedelta) a question that has not passed is
+            asked again; 0: each is asked once. The task holds its worker's slot meanwhile;
+            `KnowledgeBotAnswerSensor` does not.
+        answer_interval: seconds (or a timedelta) between two messages with the same question, at
+            least 0.1.
         concurrency: how many messages are in flight at most.
         knowledge_bot_conn_id: the connection (templated).
     """
 
     template_fields: Sequence[str] = ("bot_id", "questions", "file", "knowledge_bot_conn_id")
     template_fields_renderers: ClassVar[dict[str, str]] = {"questions": "json"}
+
+    _iterated = ("questions",)
 
     _stop: Event | None = None
     _report: "CheckReport | None" = None
@@ -68,23 +73,21 @@ class KnowledgeBotCheckOperator(ServiceTask, BaseOperator):
         questions: "Iterable[Question | dict[str, Any]] | None" = None,
         file: "str | PathLike[str] | ObjectStoragePath | None" = None,
         min_pass: float = 1.0,
-        wait: float = 0.0,
-        interval: float = 15.0,
+        answer_timeout: timedelta | float = 0.0,
+        answer_interval: timedelta | float = 15.0,
         concurrency: int = 4,
         knowledge_bot_conn_id: str = KnowledgeBotHook.default_conn_name,
         **kwargs: "Unpack[BaseOperatorArguments]",
     ) -> None:
         super().__init__(**kwargs)
         check_number("min_pass", min_pass, 0, 1)
-        check_number("wait", wait, 0)
-        check_number("interval", interval, 0.1)
         check_number("concurrency", concurrency, 1, whole=True)
         self.bot_id = bot_id
         self.questions = questions
         self.file = file
         self.min_pass = min_pass
-        self.wait = wait
-        self.interval = interval
+        self.answer_timeout = as_seconds("answer_timeout", answer_timeout)
+        self.answer_interval = as_seconds("answer_interval", answer_interval, 0.1)
         self.concurrency = concurrency
         self.knowledge_bot_conn_id = knowledge_bot_conn_id
 
@@ -96,21 +99,35 @@ class KnowledgeBotCheckOperator(ServiceTask, BaseOperator):
                 refused for good, or a parameter cannot be used.
             AirflowException: answers are missing, and the next try may get them.
         """
-        from airflow_knowledge_bot.checks import CheckProgress, ask, failure_of, log_report, summary
+        from airflow_knowledge_bot.assets.knowledge_bot import describe_outlets
+        from airflow_knowledge_bot.checks import (
+            CheckProgress,
+            ask,
+            failure_of,
+            log_report,
+            so_far,
+            summary,
+        )
         from airflow_knowledge_bot.failures import task_fails_for_good
         from airflow_knowledge_bot.memory import TaskMemory
-        from airflow_knowledge_bot.places import describe_outlets
+        from airflow_knowledge_bot.texts import storable
 
         # Not in __init__: operators are copied, and an event cannot be.
         self._stop = Event()
-        with task_fails_for_good(self.knowledge_bot_conn_id, {}, "resend"):
-            report = ask(
-                self,
-                self._hook(),
-                CheckProgress(TaskMemory(context), self._stop),
-                wait=self.wait,
-                interval=self.interval,
-            )
+        progress = CheckProgress(TaskMemory(context, "checks"), self._stop)
+        try:
+            with task_fails_for_good(self.knowledge_bot_conn_id, {}, "resend"):
+                report = ask(
+                    self,
+                    self._hook(),
+                    progress,
+                    wait=self.answer_timeout,
+                    interval=self.answer_interval,
+                )
+        except BaseException:  # also Airflow's timeout
+            if progress.newest is not None:
+                hand_on(self, context, so_far(progress.newest, self))
+            raise
         self._report = report
         log_report(report)
         result = summary(report)
@@ -123,7 +140,7 @@ class KnowledgeBotCheckOperator(ServiceTask, BaseOperator):
         # The service does not say which collections a bot reads (interface section 2), so an alias
         # stays empty.
         describe_outlets(context, self.outlets, [], {"bot_id": report.results[0].bot_id, **counts})
-        return result
+        return storable(result)
 
     def on_kill(self) -> None:
         """Ask nothing more, and wait a few seconds for the answers in flight."""
@@ -135,7 +152,7 @@ class KnowledgeBotCheckOperator(ServiceTask, BaseOperator):
         task_instance: object,  # noqa: ARG002 - OpenLineage's signature
     ) -> "OperatorLineage[Any, Any] | None":
         """Return the bot, with an assertion for each question."""
-        from airflow_knowledge_bot.places import checked
+        from airflow_knowledge_bot.lineage import checked
 
         if self._report is None:  # nothing was asked
             return None

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from threading import Event
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack, get_args
 
@@ -17,13 +18,14 @@ from airflow_knowledge_bot.functions import (
     name_of,
 )
 from airflow_knowledge_bot.hooks import KnowledgeBotHook
-from airflow_knowledge_bot.places import without_secrets
+from airflow_knowledge_bot.links import without_secrets
 from airflow_knowledge_bot.tasks import (
     NAMING,
     ServiceTask,
     as_bool,
     as_number,
     as_several,
+    check_filled,
     check_number,
     check_on_unknown,
     hand_on,
@@ -60,11 +62,14 @@ _LABEL = 100
 class OriginTask(ServiceTask, BaseOperator):
     """A task with an `origin`: one of `knowledge_bot.origins`, items, or a function of them."""
 
-    origin: Any
-    name: str | None = None
+    _iterated = ("origin",)
 
-    def _check_origin(self) -> None:
-        """Refuse what is no origin, while the DAG is parsed."""
+    origin: Any
+    origin_name: str | None = None
+
+    def _set_xcomargs_dependencies(self) -> None:
+        """Check the origin, and come after the tasks whose outputs stand in it."""
+        super()._set_xcomargs_dependencies()
         given: Any = self.origin
         if callable(given):
             check_function("origin", given)
@@ -75,11 +80,7 @@ class OriginTask(ServiceTask, BaseOperator):
                 "origin: expected one of knowledge_bot.origins, such as Folder(…), a list of items "
                 f"or a function that returns them, not {type(given).__name__}"
             )
-
-    def _depend_on_outputs(self) -> None:
-        """Come after the tasks whose outputs stand in the origin, as in a parameter of its own."""
-        origin: Any = self.origin
-        for value in vars(origin).values() if hasattr(origin, "template_fields") else ():
+        for value in vars(given).values() if hasattr(given, "template_fields") else ():
             XComArg.apply_upstream_relationship(self, value)
 
     def _do_render_template_fields(
@@ -111,6 +112,13 @@ class OriginTask(ServiceTask, BaseOperator):
     def _render_more(self, context: "Context") -> None:
         """Take what the operator's own templates became."""
 
+    def _secrets(self) -> Iterator[str]:
+        several = self.origin if isinstance(self.origin, list | tuple) else [self.origin]
+        for one in several:
+            given = one if isinstance(one, dict) else getattr(one, "__dict__", {})
+            headers = given.get("headers")
+            yield from map(str, headers.values() if isinstance(headers, dict) else ())
+
     def _origin(self, context: "Context") -> Any:
         """Return what is ingested: an origin, or items with a name.
 
@@ -129,7 +137,7 @@ class OriginTask(ServiceTask, BaseOperator):
             def given() -> Any:
                 return call_with_context(function, context, jinja_env=self.get_template_env)
 
-        return origin_of(given, self.name or None, f"{self.dag_id}.{self.task_id}")
+        return origin_of(given, self.origin_name or None, f"{self.dag_id}.{self.task_id}")
 
 
 class KnowledgeBotIngestOperator(OriginTask):
@@ -170,8 +178,8 @@ class KnowledgeBotIngestOperator(OriginTask):
             templated, but for `content`, which is sent as it is. Or a function that returns one of
             these on the worker, such as a generator, called with the parts of Airflow's context
             that it names.
-        name: a name for the origin (templated), instead of its own. Without one, nothing of a list
-            or of a function's items is ever gone.
+        origin_name: a name for the origin (templated), instead of its own. Without one, nothing of
+            a list or of a function's items is ever gone.
         collections: id or ids of the collections (templated); by default the connection's
             `default_collection_id`.
         ledger_conn_id: an Airflow connection of type `knowledge_bot_ledger`, `postgres` or `sqlite`
@@ -180,18 +188,18 @@ class KnowledgeBotIngestOperator(OriginTask):
         on_unknown: with a ledger, `hold` or `resend`. `knowledge_bot.ingest.IngestionOptions`
             describes this and the next eight in full.
         concurrency: the most requests in flight.
-        limit: the most items that one try sends; the next run continues.
+        max_items: the most items that one try sends; the next run continues.
         rate: the most items per second, but not of pages that are read to compare them.
         prune: whether sources are removed whose items are gone (templated): True, False, or
             `"excluded"` for those that filters leave out by now as well. A service without `sync`
             cannot; the task then says what is gone and superseded.
-        wait_ready: for how many seconds the task waits until questions are answered from all that
-            was sent (templated); what the service cannot read is `failed`.
+        wait_ready: for how many seconds (or a timedelta) the task waits until questions are
+            answered from all that was sent (templated); what the service cannot read is `failed`.
         gone_limit: the share of an origin's items that may disappear at once (templated). More than
             that is withheld, until they are back or a run is given a higher limit.
         complete: whether these are all items of the origin. Mapped tasks that each have a part of
-            them say False, and give the same `name`; `knowledge_bot.ingest.complete` then tells
-            what is gone.
+            them say False, and give the same `origin_name`; `knowledge_bot.ingest.complete` then
+            tells what is gone.
         anyway: send also what another origin, or sources without one, hold already.
         fail_on: which failures fail the task: some of `refused`, `unknown`, `undelivered`,
             `invalid`, `failed`, `withheld`, `unready` and `incomplete`, by default all. A run that
@@ -207,7 +215,7 @@ class KnowledgeBotIngestOperator(OriginTask):
 
     template_fields: Sequence[str] = (
         "origin",
-        "name",
+        "origin_name",
         "collections",
         "prune",
         "wait_ready",
@@ -228,15 +236,15 @@ class KnowledgeBotIngestOperator(OriginTask):
         self,
         *,
         origin: "Origin | Iterable[Item | dict[str, Any]] | Callable[..., Any]",
-        name: str | None = None,
+        origin_name: str | None = None,
         ledger_conn_id: str | None = None,
         collections: str | Sequence[str] | None = None,
         on_unknown: Literal["hold", "resend"] = "hold",
         concurrency: int = 8,
-        limit: int | None = None,
+        max_items: int | None = None,
         rate: float | None = None,
         prune: bool | str = True,
-        wait_ready: float | str = 0.0,
+        wait_ready: timedelta | float | str = 0.0,
         gone_limit: float | str = 0.5,
         complete: bool = True,
         anyway: bool = False,
@@ -247,12 +255,12 @@ class KnowledgeBotIngestOperator(OriginTask):
     ) -> None:
         super().__init__(**kwargs)
         self.origin = origin
-        self.name = name
+        self.origin_name = origin_name
         self.collections = collections
         self.ledger_conn_id = ledger_conn_id
         self.on_unknown = on_unknown
         self.concurrency = concurrency
-        self.limit = limit
+        self.max_items = max_items
         self.rate = rate
         self.prune = prune
         self.wait_ready = wait_ready
@@ -263,17 +271,37 @@ class KnowledgeBotIngestOperator(OriginTask):
         self.max_refused = max_refused
         self.knowledge_bot_conn_id = knowledge_bot_conn_id
         self._collection_uris: list[str] = []
-        self._check()
-        self._depend_on_outputs()
+        check_on_unknown(on_unknown)
+        check_number("concurrency", concurrency, 1, whole=True)
+        if max_items is not None:
+            check_number("max_items", max_items, 0, whole=True)
+        if rate is not None:
+            check_number("rate", rate, 0.001)
+        most = 1 if isinstance(max_refused, float) else math.inf
+        check_number("max_refused", max_refused, 0, most)
+        kinds: Any = fail_on
+        if not isinstance(kinds, set | frozenset | list | tuple) or set(kinds) - set(FAILED):
+            raise ValueError(
+                f"fail_on: expected a list of some of {', '.join(FAILED)}, as in ['refused'], "
+                f"not {kinds!r}"
+            )
+
+    def _set_xcomargs_dependencies(self) -> None:
+        super()._set_xcomargs_dependencies()
+        for name, most in (("wait_ready", math.inf), ("gone_limit", 1)):
+            if not isinstance(number := getattr(self, name), str | timedelta):  # a str is rendered
+                check_number(name, number, 0, most)
 
     @property
-    def label(self) -> str:
+    def item_label(self) -> str:
         """A mapped task's name in Airflow's grid, unless its DAG gives one."""
         given: Any = self.origin
+        of_items = ""
         if isinstance(given, list | tuple) and given:
-            first, last = _label(given[0]), _label(given[-1])
-            return first if len(given) == 1 else f"{first} … {last}"
-        return self.name or ("" if callable(given) else _label(getattr(given, "name", "")))
+            of_items = " … ".join(dict.fromkeys((_label(given[0]), _label(given[-1]))))
+        elif not callable(given) and not self.origin_name:
+            of_items = _label(getattr(given, "name", ""))
+        return ": ".join(filter(None, (self.origin_name, of_items)))
 
     def execute(self, context: "Context") -> dict[str, Any]:
         """Ingest all items, then fail if any of them is not in the service.
@@ -284,9 +312,9 @@ class KnowledgeBotIngestOperator(OriginTask):
             IncompleteIngestionError: the next try may succeed.
             LedgerError: the ledger was out of reach; the next try may succeed.
         """
+        from airflow_knowledge_bot.assets.knowledge_bot import changed_outlets, collection_uri
         from airflow_knowledge_bot.failures import task_fails_for_good
-        from airflow_knowledge_bot.ledgers import ledger_of
-        from airflow_knowledge_bot.places import changed_outlets, collection_uri
+        from airflow_knowledge_bot.hooks.ledger import ledger_of
         from airflow_knowledge_bot.results import (
             CHANGES,
             ProgressLog,
@@ -295,6 +323,7 @@ class KnowledgeBotIngestOperator(OriginTask):
             failure_of,
             summary,
         )
+        from airflow_knowledge_bot.texts import storable
         from knowledge_bot.adapters import collection_ids, shared_options
         from knowledge_bot.ingest import Ingestion
         from knowledge_bot.origins import Objects, Sql
@@ -303,7 +332,10 @@ class KnowledgeBotIngestOperator(OriginTask):
         with task_fails_for_good(self.knowledge_bot_conn_id, given, self.on_unknown):
             hook = self._hook()
             collections = collection_ids(hook.settings.default("collections", self.collections))
-            ledger = None if self.ledger_conn_id is None else ledger_of(self.ledger_conn_id)
+            ledger = None
+            if self.ledger_conn_id is not None:
+                check_filled(ledger_conn_id=self.ledger_conn_id)
+                ledger = ledger_of(self.ledger_conn_id)
             with hook.get_conn() as client, _connections_of_items():
                 origin = self._origin(context)
                 route = client.base_url, tuple(sorted(collections)), origin.name
@@ -331,7 +363,7 @@ class KnowledgeBotIngestOperator(OriginTask):
                     on_progress=progress.on_progress,
                     on_outcome=progress.on_outcome,
                     gone_limit=as_number("gone_limit", self.gone_limit),
-                    limit=self.limit,
+                    limit=self.max_items,
                     complete=self.complete,
                     anyway=self.anyway,
                     stop=self._stop,
@@ -340,7 +372,7 @@ class KnowledgeBotIngestOperator(OriginTask):
                 try:
                     with progress.running():
                         report = ingestion.run(client, origin)
-                except Exception as error:
+                except BaseException as error:  # also Airflow's timeout
                     for note in getattr(error, "__notes__", ()):
                         self.log.warning("%s", note)
                     if progress.report is not None:
@@ -379,7 +411,7 @@ class KnowledgeBotIngestOperator(OriginTask):
             {"collections": written, **counts, "changed_in_failed_runs": missed},
             changed=any(counts[name] for name in CHANGES) or missed > 0 or not tries.is_sure,
         )
-        return result
+        return storable(result)
 
     def on_kill(self) -> None:
         """Start nothing new, and finish what is in flight, so that no outcome is unknown.
@@ -394,7 +426,7 @@ class KnowledgeBotIngestOperator(OriginTask):
         task_instance: object,  # noqa: ARG002 - OpenLineage's signature
     ) -> "OperatorLineage[Any, Any]":
         """Return the collections, and where the items came from."""
-        from airflow_knowledge_bot.places import lineage
+        from airflow_knowledge_bot.lineage import lineage
 
         fields = (getattr(self.origin, name, None) for name in ("path", "address", "url", "source"))
         return lineage(
@@ -405,31 +437,7 @@ class KnowledgeBotIngestOperator(OriginTask):
     def _render_more(self, context: "Context") -> None:
         self.collections = as_several(self.collections)
         # Airflow itself reads the label's template before there is an operator.
-        label_mapped_task(self.label, context)
-
-    def _check(self) -> None:
-        """Refuse arguments that no run can use, while the DAG is parsed."""
-        check_on_unknown(self.on_unknown)
-        self._check_origin()
-        for name, least, most in (
-            ("concurrency", 1, math.inf),
-            ("limit", 0, math.inf),
-            ("rate", 0.001, math.inf),
-            ("gone_limit", 0, 1),
-            ("max_refused", 0, 1 if isinstance(self.max_refused, float) else math.inf),
-            ("wait_ready", 0, math.inf),
-        ):
-            value = getattr(self, name)
-            is_left_out = value is None and name in ("limit", "rate")
-            is_template = isinstance(value, str) and name in ("wait_ready", "gone_limit")
-            if not is_left_out and not is_template:
-                check_number(name, value, least, most, whole=name in ("concurrency", "limit"))
-        kinds: Any = self.fail_on
-        if not isinstance(kinds, set | frozenset | list | tuple) or set(kinds) - set(FAILED):
-            raise ValueError(
-                f"fail_on: expected a list of some of {', '.join(FAILED)}, as in ['refused'], "
-                f"not {kinds!r}"
-            )
+        label_mapped_task(self.item_label, context)
 
     def _prune(self) -> Any:
         """Return what the run removes, in the words of an `Ingestion`."""
@@ -461,11 +469,13 @@ def _described(given: Any, name: str) -> str:
 
 def _label(item: object) -> str:
     """Return a short name of an item or a source, without a connection's id or a query."""
+    from airflow_knowledge_bot.texts import brief
+
     if isinstance(item, dict):
         item = next(filter(None, (item.get(field) for field in NAMING)), "an item")
     else:
         item = next(filter(None, (getattr(item, field, None) for field in NAMING)), item)
-    text = str(item)
+    text = brief(str(item))
     if "://" in text:
         try:
             text = without_secrets(text)

@@ -8,7 +8,7 @@ from airflow_knowledge_bot._compat import AirflowFailException
 # isort: split
 from airflow.sdk import BaseOperator
 
-from airflow_knowledge_bot.tasks import as_bool
+from airflow_knowledge_bot.tasks import as_bool, check_filled
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -79,7 +79,8 @@ class KnowledgeBotResolveOperator(BaseOperator):
                 others are settled.
             LedgerError: the ledger cannot be used now; Airflow may try the task again.
         """
-        from airflow_knowledge_bot.ledgers import ledger_of
+        from airflow_knowledge_bot.hooks.ledger import ledger_of
+        from knowledge_bot import ConfigurationError
 
         created, everything = _outcome(self.outcome), as_bool("everything", self.everything)
         wanted = _wanted(self.items)
@@ -93,7 +94,11 @@ class KnowledgeBotResolveOperator(BaseOperator):
                 "Give one of the task's parameters 'items' and 'everything', to say what is "
                 "settled. Nothing was settled."
             )
-        ledger = ledger_of(self.ledger_conn_id)
+        check_filled(ledger_conn_id=self.ledger_conn_id)
+        try:
+            ledger = ledger_of(self.ledger_conn_id)
+        except ConfigurationError as error:
+            raise AirflowFailException(f"{error} Nothing was settled.") from error
         unknown = _unknown(ledger)
         self._log_unknown(unknown)
         if created is None:

@@ -1,8 +1,9 @@
 """The operators that send one request each: they create a source, or ask a bot."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 from airflow_knowledge_bot._compat import AirflowException, AirflowFailException
@@ -10,12 +11,12 @@ from airflow_knowledge_bot._compat import AirflowException, AirflowFailException
 # isort: split
 from airflow.sdk import BaseOperator
 
-from airflow_knowledge_bot.hooks import KnowledgeBotHook, plain
+from airflow_knowledge_bot.hooks.knowledge_bot import KnowledgeBotHook, plain
 from airflow_knowledge_bot.tasks import (
     ServiceTask,
+    as_seconds,
     as_several,
     check_filled,
-    check_number,
     check_on_unknown,
     label_mapped_task,
 )
@@ -36,8 +37,11 @@ _LABEL = 60
 # Seconds between two looks at a source, at first and at most.
 _PAUSE, _LONGEST_PAUSE = 0.25, 10.0
 
+# Parameters whose names in the interface `default_args` for other operators would reach.
+_SENT_AS = {"source_name": "name", "scrape_headers": "headers"}
+
 # The parameters that may be empty.
-_OPTIONAL = {"headers", "filename", "conversation_id"}
+_OPTIONAL = {"scrape_headers", "filename", "conversation_id"}
 
 
 class RequestOperator(ServiceTask, BaseOperator):
@@ -68,9 +72,11 @@ class RequestOperator(ServiceTask, BaseOperator):
         self._collection_uris: list[str] = []
 
     @property
-    def label(self) -> str:
+    def item_label(self) -> str:
         """A mapped task's name in Airflow's grid, unless its DAG gives one."""
-        return " ".join(str(getattr(self, self.named_by)).split())[:_LABEL]
+        from airflow_knowledge_bot.texts import brief
+
+        return brief(str(getattr(self, self.named_by)))[:_LABEL]
 
     def execute(self, context: "Context") -> dict[str, Any]:
         """Send the request and return its answer as a small plain dict.
@@ -82,23 +88,27 @@ class RequestOperator(ServiceTask, BaseOperator):
             AirflowException: `wait_ready` is over; the next try waits for the same source.
             KnowledgeBotError: Airflow may try the task again.
         """
+        from airflow_knowledge_bot.assets.knowledge_bot import collection_uri, describe_outlets
         from airflow_knowledge_bot.failures import task_fails_for_good
-        from airflow_knowledge_bot.memory import Intent, TaskMemory
-        from airflow_knowledge_bot.places import collection_uri, describe_outlets, without_secrets
+        from airflow_knowledge_bot.links import without_secrets
+        from airflow_knowledge_bot.memory import Intent
+        from airflow_knowledge_bot.texts import storable
 
-        label = self.label
-        request = {name: getattr(self, name) for name in self.parameters}
-        with task_fails_for_good(self.knowledge_bot_conn_id, request, self.on_unknown):
+        label = self.item_label
+        given = {name: getattr(self, name) for name in self.parameters}
+        with task_fails_for_good(self.knowledge_bot_conn_id, given, self.on_unknown):
             label_mapped_task(label, context)
             hook = self._hook()
             name = self.by_connection
-            request[name] = hook.settings.default(name, request[name])
-            for several in request.keys() & {"collections", "headers"}:
-                request[several] = as_several(request[several])
-            check_filled(**{name: request[name] for name in request.keys() - _OPTIONAL})
+            given[name] = hook.settings.default(name, given[name])
+            for several in given.keys() & {"collections", "scrape_headers"}:
+                given[several] = as_several(given[several])
+            check_filled(**{name: given[name] for name in given.keys() - _OPTIONAL})
+            request = {_SENT_AS.get(name, name): value for name, value in given.items()}
             # For a person who looks for it in the service.
-            what = f"{self.named_by} {label!r}"
-            intent = Intent(TaskMemory(context), self.on_unknown, what)
+            what = f"{_SENT_AS.get(self.named_by, self.named_by)} {label!r}"
+            place = {"endpoint": self.endpoint, "base_url": hook.settings.base_url}
+            intent = Intent(context, place | request, self.on_unknown, what)
             with hook.get_conn() as client:
                 if self.wait_ready:
                     from knowledge_bot.adapters import check_announced
@@ -113,15 +123,15 @@ class RequestOperator(ServiceTask, BaseOperator):
                     answer = self._ready(client, answer, again=intent.is_kept)
         created, extra = self._described(request, answer)
         base_url = hook.settings.base_url
-        self.log.info("Created %s at %s.", created, without_secrets(base_url))
+        self.log.info("Created %s at %s.", storable(created), without_secrets(base_url))
         # The service does not say which collections a bot reads (interface section 2), so an alias
         # of a message stays empty.
         self._collection_uris = [
             collection_uri(base_url, one) for one in extra.get("collections", ())
         ]
         # Also of an answer that an earlier try got.
-        describe_outlets(context, self.outlets, self._collection_uris, extra)
-        return answer
+        describe_outlets(context, self.outlets, self._collection_uris, storable(extra))
+        return storable(answer)
 
     def _sent(self, client: "Client", intent: "Intent", request: dict[str, Any]) -> dict[str, Any]:
         """Send the request, unless an earlier try may have done so and must not be repeated."""
@@ -188,24 +198,23 @@ class _CreateSourceOperator(RequestOperator):
     """A request that creates a source."""
 
     by_connection = "collections"
-    named_by = "name"
+    named_by = "source_name"
 
     def __init__(
         self,
         *,
-        name: str,
+        source_name: str,
         collections: "str | Sequence[str] | None",
         knowledge_bot_conn_id: str,
         on_unknown: "OnUnknown",
-        wait_ready: float,
+        wait_ready: timedelta | float,
         **kwargs: "Unpack[BaseOperatorArguments]",
     ) -> None:
         super().__init__(
             knowledge_bot_conn_id=knowledge_bot_conn_id, on_unknown=on_unknown, **kwargs
         )
-        check_number("wait_ready", wait_ready, 0)
-        self.wait_ready = wait_ready
-        self.name = name
+        self.wait_ready = as_seconds("wait_ready", wait_ready)
+        self.source_name = source_name
         self.collections = collections
 
     def get_openlineage_facets_on_complete(
@@ -213,7 +222,7 @@ class _CreateSourceOperator(RequestOperator):
         task_instance: object,  # noqa: ARG002 - OpenLineage's signature
     ) -> "OperatorLineage[Any, Any]":
         """Return the collections that the source went into, and where it came from."""
-        from airflow_knowledge_bot.places import lineage
+        from airflow_knowledge_bot.lineage import lineage
 
         places = (getattr(self, name, None) for name in ("url", "file"))
         return lineage(inputs=map(str, filter(None, places)), outputs=self._collection_uris)
@@ -236,39 +245,42 @@ class KnowledgeBotCreateWebpageSourceOperator(_CreateSourceOperator):
     with `id` and `name`) and `created_at` (Unix milliseconds).
 
     Args:
-        name: the source's name (templated).
+        source_name: the source's name (templated).
         collections: id or ids of the collections it belongs to (templated); by default the
             connection's `default_collection_id`.
         url: the page's address (templated).
-        headers: request headers that the service sends while it scrapes (templated). Keep a
-            secret in a connection or a Variable that Airflow masks.
+        scrape_headers: request headers that the service sends while it scrapes (templated); their
+            values are masked in logs and in the web UI.
         knowledge_bot_conn_id: the connection (templated).
         on_unknown: what to do if the service may have acted although no answer arrived: `hold`
             fails for good, so that nothing is sent twice; `resend` lets Airflow's next try send it.
-        wait_ready: for how many seconds the task waits until questions are answered from the
-            source, and fails where the service cannot read it; 0: it does not wait. The service
-            has to announce `sources`.
+        wait_ready: for how many seconds (or a timedelta) the task waits until questions are
+            answered from the source, and fails where the service cannot read it; 0: it does not
+            wait. The service has to announce `sources`.
     """
 
     endpoint = "create_webpage_source"
-    parameters = ("name", "collections", "url", "headers")
+    parameters = ("source_name", "collections", "url", "scrape_headers")
     template_fields: Sequence[str] = (*parameters, "knowledge_bot_conn_id")
-    template_fields_renderers: ClassVar[dict[str, str]] = {"collections": "json", "headers": "json"}
+    template_fields_renderers: ClassVar[dict[str, str]] = {
+        "collections": "json",
+        "scrape_headers": "json",
+    }
 
     def __init__(
         self,
         *,
-        name: str,
+        source_name: str,
         url: str,
         collections: "str | Sequence[str] | None" = None,
-        headers: Mapping[str, str] | None = None,
+        scrape_headers: Mapping[str, str] | None = None,
         knowledge_bot_conn_id: str = KnowledgeBotHook.default_conn_name,
         on_unknown: "OnUnknown" = "hold",
-        wait_ready: float = 0.0,
+        wait_ready: timedelta | float = 0.0,
         **kwargs: "Unpack[BaseOperatorArguments]",
     ) -> None:
         super().__init__(
-            name=name,
+            source_name=source_name,
             collections=collections,
             knowledge_bot_conn_id=knowledge_bot_conn_id,
             on_unknown=on_unknown,
@@ -276,7 +288,11 @@ class KnowledgeBotCreateWebpageSourceOperator(_CreateSourceOperator):
             **kwargs,
         )
         self.url = url
-        self.headers = headers
+        self.scrape_headers = scrape_headers
+
+    def _secrets(self) -> Iterable[str]:
+        headers = as_several(self.scrape_headers)
+        return map(str, headers.values()) if isinstance(headers, Mapping) else ()
 
 
 class KnowledgeBotCreateTextSourceOperator(_CreateSourceOperator):
@@ -285,36 +301,36 @@ class KnowledgeBotCreateTextSourceOperator(_CreateSourceOperator):
     XCom: as for `KnowledgeBotCreateWebpageSourceOperator`.
 
     Args:
-        name: the source's name (templated).
+        source_name: the source's name (templated).
         collections: id or ids of the collections it belongs to (templated); by default the
             connection's `default_collection_id`.
         content: the text (templated).
         knowledge_bot_conn_id: the connection (templated).
         on_unknown: what to do if the service may have acted although no answer arrived: `hold`
             fails for good, so that nothing is sent twice; `resend` lets Airflow's next try send it.
-        wait_ready: for how many seconds the task waits until questions are answered from the
-            source, and fails where the service cannot read it; 0: it does not wait. The service
-            has to announce `sources`.
+        wait_ready: for how many seconds (or a timedelta) the task waits until questions are
+            answered from the source, and fails where the service cannot read it; 0: it does not
+            wait. The service has to announce `sources`.
     """
 
     endpoint = "create_text_source"
-    parameters = ("name", "collections", "content")
+    parameters = ("source_name", "collections", "content")
     template_fields: Sequence[str] = (*parameters, "knowledge_bot_conn_id")
     template_fields_renderers: ClassVar[dict[str, str]] = {"collections": "json", "content": "md"}
 
     def __init__(
         self,
         *,
-        name: str,
+        source_name: str,
         content: str,
         collections: "str | Sequence[str] | None" = None,
         knowledge_bot_conn_id: str = KnowledgeBotHook.default_conn_name,
         on_unknown: "OnUnknown" = "hold",
-        wait_ready: float = 0.0,
+        wait_ready: timedelta | float = 0.0,
         **kwargs: "Unpack[BaseOperatorArguments]",
     ) -> None:
         super().__init__(
-            name=name,
+            source_name=source_name,
             collections=collections,
             knowledge_bot_conn_id=knowledge_bot_conn_id,
             on_unknown=on_unknown,
@@ -330,7 +346,7 @@ class KnowledgeBotUploadSourceOperator(_CreateSourceOperator):
     XCom: as for `KnowledgeBotCreateWebpageSourceOperator`.
 
     Args:
-        name: the source's name (templated).
+        source_name: the source's name (templated).
         collections: id or ids of the collections it belongs to (templated); by default the
             connection's `default_collection_id`.
         file: a path on the worker, the address of an object (`s3://connection@bucket/key`), or an
@@ -339,30 +355,30 @@ class KnowledgeBotUploadSourceOperator(_CreateSourceOperator):
         knowledge_bot_conn_id: the connection (templated).
         on_unknown: what to do if the service may have acted although no answer arrived: `hold`
             fails for good, so that nothing is sent twice; `resend` lets Airflow's next try send it.
-        wait_ready: for how many seconds the task waits until questions are answered from the
-            source, and fails where the service cannot read it; 0: it does not wait. The service
-            has to announce `sources`.
+        wait_ready: for how many seconds (or a timedelta) the task waits until questions are
+            answered from the source, and fails where the service cannot read it; 0: it does not
+            wait. The service has to announce `sources`.
     """
 
     endpoint = "upload_source"
-    parameters = ("name", "collections", "file", "filename")
+    parameters = ("source_name", "collections", "file", "filename")
     template_fields: Sequence[str] = (*parameters, "knowledge_bot_conn_id")
     template_fields_renderers: ClassVar[dict[str, str]] = {"collections": "json"}
 
     def __init__(
         self,
         *,
-        name: str,
+        source_name: str,
         file: "str | PathLike[str] | ObjectStoragePath",
         collections: "str | Sequence[str] | None" = None,
         filename: str | None = None,
         knowledge_bot_conn_id: str = KnowledgeBotHook.default_conn_name,
         on_unknown: "OnUnknown" = "hold",
-        wait_ready: float = 0.0,
+        wait_ready: timedelta | float = 0.0,
         **kwargs: "Unpack[BaseOperatorArguments]",
     ) -> None:
         super().__init__(
-            name=name,
+            source_name=source_name,
             collections=collections,
             knowledge_bot_conn_id=knowledge_bot_conn_id,
             on_unknown=on_unknown,

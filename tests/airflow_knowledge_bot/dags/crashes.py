@@ -43,7 +43,11 @@ def leaves_its_pid(context):
 
 def adds(**options):
     return KnowledgeBotCreateTextSourceOperator(
-        task_id="add", name="{{ dag.dag_id }}", collections="col_1", content="At nine.", **options
+        task_id="add",
+        source_name="{{ dag.dag_id }}",
+        collections="col_1",
+        content="At nine.",
+        **options,
     )
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 # before Airflow's bare timeout.
 _GRACE = 60.0
 
-_TRIGGER = "airflow_knowledge_bot.triggers.KnowledgeBotPingTrigger"
+_TRIGGER = "airflow_knowledge_bot.triggers.knowledge_bot.KnowledgeBotPingTrigger"
 
 
 class KnowledgeBotPingSensor(BaseSensorOperator):
@@ -97,11 +97,14 @@ class KnowledgeBotPingSensor(BaseSensorOperator):
 
         from airflow_knowledge_bot.triggers import KnowledgeBotPingTrigger
 
+        check_filled(knowledge_bot_conn_id=self.knowledge_bot_conn_id)
         return self.defer(
             trigger=KnowledgeBotPingTrigger(
                 knowledge_bot_conn_id=self.knowledge_bot_conn_id,
                 poke_interval=self.poke_interval,
                 deadline=time.time() + self.timeout,
+                exponential_backoff=self.exponential_backoff,
+                max_wait=self.max_wait,
             ),
             method_name="execute_complete",
             timeout=timedelta(seconds=self.timeout + _GRACE),
@@ -119,6 +122,8 @@ class KnowledgeBotPingSensor(BaseSensorOperator):
                 "poke_interval": float(self.poke_interval),
                 # It is known when the task starts, not when its DAG is parsed.
                 "deadline": None,
+                "exponential_backoff": self.exponential_backoff,
+                "max_wait": None if self.max_wait is None else self.max_wait.total_seconds(),
             },
             next_method="execute_complete",
             timeout=timedelta(seconds=self.timeout),
@@ -180,6 +185,8 @@ class KnowledgeBotAnswerSensor(ServiceTask, BaseSensorOperator):
     template_fields: Sequence[str] = ("bot_id", "questions", "file", "knowledge_bot_conn_id")
     template_fields_renderers: ClassVar[dict[str, str]] = {"questions": "json"}
 
+    _iterated = ("questions",)
+
     _progress: "CheckProgress | None" = None
     _open = ""
 
@@ -230,9 +237,10 @@ class KnowledgeBotAnswerSensor(ServiceTask, BaseSensorOperator):
         from airflow_knowledge_bot.checks import CheckProgress, ask, failure_of, log_open, summary
         from airflow_knowledge_bot.failures import task_fails_for_good
         from airflow_knowledge_bot.memory import TaskMemory
+        from airflow_knowledge_bot.texts import storable
 
         if self._progress is None:
-            self._progress = CheckProgress(TaskMemory(context))
+            self._progress = CheckProgress(TaskMemory(context, "checks"))
         with task_fails_for_good(self.knowledge_bot_conn_id, {}, "resend"):
             report = ask(self, self._hook(), self._progress)
         if (failure := failure_of(report, self, waiting=True)) is not None:
@@ -241,4 +249,4 @@ class KnowledgeBotAnswerSensor(ServiceTask, BaseSensorOperator):
             self.log.info("%s", report.summary())
         else:
             self._open = log_open(report)
-        return PokeReturnValue(is_done=report.ok, xcom_value=summary(report))
+        return PokeReturnValue(is_done=report.ok, xcom_value=storable(summary(report)))

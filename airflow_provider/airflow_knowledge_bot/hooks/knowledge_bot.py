@@ -13,7 +13,7 @@ from airflow.sdk import BaseHook
 from airflow_knowledge_bot.get_provider_info import field_behaviour
 
 if TYPE_CHECKING:
-    from airflow_knowledge_bot.connections import ConnectionSettings
+    from airflow_knowledge_bot.hooks.connections import ConnectionSettings
     from knowledge_bot import AsyncClient, Client
 
 C = TypeVar("C")
@@ -118,7 +118,7 @@ class KnowledgeBotHook(BaseHook):
     @cached_property
     def settings(self) -> "ConnectionSettings":
         """The connection's settings, looked up once."""
-        from airflow_knowledge_bot.connections import ConnectionSettings
+        from airflow_knowledge_bot.hooks.connections import ConnectionSettings
 
         connection = self.get_connection(self.knowledge_bot_conn_id)
         return ConnectionSettings.read(

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
-from airflow_knowledge_bot._compat import AirflowFailException, AirflowNotFoundException
+from airflow_knowledge_bot._compat import AirflowNotFoundException
 
 # isort: split
 from airflow.sdk import BaseHook
@@ -13,6 +13,7 @@ from airflow_knowledge_bot.get_provider_info import field_behaviour
 if TYPE_CHECKING:
     from airflow.sdk import Connection
 
+    from knowledge_bot import ConfigurationError
     from knowledge_bot.ingest import Ledger
 
 # The parts of a PostgreSQL connection's extra that are for the driver.
@@ -41,7 +42,7 @@ class KnowledgeBotLedgerHook(BaseHook):
         """Return the ledger, which opens its database when it is used.
 
         Raises:
-            AirflowFailException: there is no such connection, or it cannot hold a ledger.
+            ConfigurationError: there is no such connection, or it cannot hold a ledger.
         """
         return ledger_of(self.ledger_conn_id)
 
@@ -51,6 +52,7 @@ class KnowledgeBotLedgerHook(BaseHook):
         Returns:
             Whether it worked, and a sentence for the person who pressed the button.
         """
+        from knowledge_bot import ConfigurationError
         from knowledge_bot.ingest import LedgerError
 
         try:
@@ -61,7 +63,7 @@ class KnowledgeBotLedgerHook(BaseHook):
             if not ledger.exists():
                 return True, f"There is no ledger at {ledger} yet: the first run creates it."
             held = ledger.status()
-        except (AirflowFailException, LedgerError) as error:
+        except (ConfigurationError, LedgerError) as error:
             return False, str(error)
         known = sum(each.created + each.claimed + each.refused + each.unknown for each in held)
         unknown = sum(each.unknown for each in held)
@@ -77,19 +79,14 @@ def ledger_of(conn_id: str) -> "Ledger":
     """Return the ledger of a connection of type `knowledge_bot_ledger`, `postgres` or `sqlite`.
 
     Raises:
-        AirflowFailException: there is no such connection, or it cannot hold a ledger.
+        ConfigurationError: there is no such connection, or it cannot hold a ledger.
     """
-    from airflow_knowledge_bot.tasks import check_filled
     from knowledge_bot.ingest import Ledger
 
-    check_filled(ledger_conn_id=conn_id)
     try:
         connection = BaseHook.get_connection(conn_id)
     except AirflowNotFoundException as error:
-        raise AirflowFailException(
-            f"The task's parameter 'ledger_conn_id' names a connection that does not exist: "
-            f"{conn_id!r}. Nothing was sent."
-        ) from error
+        raise _wrong(f"names a connection that does not exist: {conn_id!r}") from error
     return Ledger(_address(conn_id, connection))
 
 
@@ -107,11 +104,16 @@ def _address(conn_id: str, connection: "Connection") -> str:
     reason = (
         "has no host" if connection.conn_type in known else f"is of type {connection.conn_type!r}"
     )
-    raise AirflowFailException(
-        f"The task's parameter 'ledger_conn_id' names the connection {conn_id!r}, which {reason}: "
-        "a ledger needs one of type 'knowledge_bot_ledger', "
-        "'postgres', or 'sqlite' with the file's path as its host. Nothing was sent."
+    raise _wrong(
+        f"names the connection {conn_id!r}, which {reason}: a ledger needs one of type "
+        "'knowledge_bot_ledger', 'postgres', or 'sqlite' with the file's path as its host"
     )
+
+
+def _wrong(reason: str) -> "ConfigurationError":
+    from knowledge_bot import ConfigurationError
+
+    return ConfigurationError.of("ledger_conn_id", f"it {reason}")
 
 
 def _postgresql_address(connection: "Connection") -> str:

@@ -1,0 +1,1 @@
+"""The assets: a collection of a service is `knowledgebot://host/collection`."""
