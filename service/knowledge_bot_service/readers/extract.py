@@ -23,6 +23,7 @@ from knowledge_bot_service.readers.documents.document import (
 )
 from knowledge_bot_service.readers.documents.markdown import read_markdown, read_text
 from knowledge_bot_service.readers.documents.text import decode, is_binary, tidied, tidy
+from knowledge_bot_web.kinds import BY_SUFFIX, BY_TYPE, KINDS
 
 __all__ = ["ExtractionError", "ParsedDocument", "extract", "extract_text"]
 
@@ -167,39 +168,18 @@ _STARTS: Final = (
         "mail",
     ),
 )
-_KINDS_BY_TYPE: Final = {
-    "application/json": "json",
-    "application/mbox": "mbox",
-    "application/x-ipynb+json": "notebook",
-    "application/xhtml+xml": "html",
-    "application/xml": "xml",
-    "message/rfc822": "mail",
-    "text/calendar": "cards",
-    "text/csv": "csv",
-    "text/html": "html",
-    "text/markdown": "markdown",
-    "text/tab-separated-values": "csv",
-    "text/vcard": "cards",
-    "text/vtt": "subtitles",
-    "text/xml": "xml",
-}
-_KINDS_BY_SUFFIX: Final = {
-    **dict.fromkeys((".csv", ".tsv"), "csv"),
-    **dict.fromkeys((".eml", ".mht", ".mhtml"), "mail"),
-    **dict.fromkeys((".htm", ".html", ".xhtml"), "html"),
-    **dict.fromkeys((".ics", ".vcf"), "cards"),
-    **dict.fromkeys((".json", ".jsonl", ".ndjson"), "json"),
-    **dict.fromkeys((".markdown", ".md"), "markdown"),
-    **dict.fromkeys((".srt", ".vtt"), "subtitles"),
-    **dict.fromkeys((".fodp", ".fods", ".fodt", ".xml"), "xml"),
-    ".ipynb": "notebook",
-    ".mbox": "mbox",
-}
+# Kinds that show in their content.
+_BINARY: Final = frozenset(
+    {"epub", "message", "opendocument", "pdf", "presentation", "rtf", "spreadsheet", "word"}
+)
 
 # What has such a name and is text was never written, or is an error message in its place; but
 # programs write tables and pages for Office under its names.
-_NEVER_TEXT: Final = re.compile(
-    r"\.(?:docx?|epub|gif|gz|jpe?g|msg|od[pst]|pdf|png|pptx?|rtf|xlsx?|zip)"
+_NEVER_TEXT: Final = frozenset(
+    {
+        *(".doc", ".gif", ".gz", ".jpeg", ".jpg", ".png", ".ppt", ".zip"),
+        *(suffix for kind in _BINARY for suffix in KINDS[kind].suffixes),
+    }
 )
 _EXPORTED: Final = re.compile(rb"<(?:table|meta|div|style)\b", re.IGNORECASE)
 _TABBED: Final = re.compile(rb"[^\t\n]*\t[^\n]*\r?\n[^\t\n]*\t")
@@ -225,18 +205,23 @@ def _kind(start: bytes, content_type: str, filename: str) -> str:
     if kind := _binary_kind(start, text):
         return kind
     by_start = next((kind for mark, kind in _STARTS if mark.match(text)), None)
-    by_suffix = _KINDS_BY_SUFFIX.get(suffix, "text")
+    by_suffix = _of_text(BY_SUFFIX.get(suffix)) or "text"
     if by_start and not (by_start == "mail" and by_suffix in {"markdown", "csv"}):
         return by_start
-    by_type = _KINDS_BY_TYPE.get(content_type)
+    by_type = _of_text(BY_TYPE.get(content_type)) if content_type != "text/plain" else None
     if content_type.startswith("application/") and content_type.endswith("+xml"):
         by_type = by_type or "xml"
     kind = by_type or by_suffix
     if kind == "text" and text.startswith(b"<?xml") and suffix != ".txt":
         kind = "xml"
-    if kind == "text" and _NEVER_TEXT.fullmatch(suffix):
+    if kind == "text" and suffix in _NEVER_TEXT:
         return _exported(text, suffix)
     return "html" if kind == "xml" and b"<html" in start[:_PAGE_START] else kind
+
+
+def _of_text(kind: str | None) -> str | None:
+    """A kind that a text may be of, as its sender says."""
+    return None if kind in _BINARY else kind
 
 
 def _binary_kind(start: bytes, text: bytes) -> str:
