@@ -136,13 +136,20 @@ class AsyncDriver(ABC):
     def _call(self, request: Request[T]) -> Coroutine[Any, Any, T]: ...
 
 
-class endpoint(Generic[P, T]):  # noqa: N801 - used as a decorator
-    """Makes a builder of requests a method of both clients, which each send it in their own way."""
+class _Method:
+    """What builds requests, as a method of both clients."""
 
-    def __init__(self, build: Callable[P, Request[T]]) -> None:
+    def __init__(self, build: Callable[..., Any]) -> None:
         self._build = build
         self.__doc__ = build.__doc__
         inspect.unwrap(build).__qualname__ = build.__name__  # as errors about arguments name it
+
+
+class endpoint(_Method, Generic[P, T]):  # noqa: N801 - used as a decorator
+    """Makes a builder of requests a method of both clients, which each send it in their own way."""
+
+    def __init__(self, build: Callable[P, Request[T]]) -> None:
+        super().__init__(build)
 
         @functools.wraps(build)
         def call(client: Any, /, *args: P.args, **kwargs: P.kwargs) -> Any:
@@ -171,13 +178,11 @@ Steps: TypeAlias = Generator[Request[Any], Any, T]
 """Yields requests, is sent the result of each, and returns that of the whole."""
 
 
-class sequence(Generic[P, T]):  # noqa: N801 - used as a decorator
+class sequence(_Method, Generic[P, T]):  # noqa: N801 - used as a decorator
     """Makes a generator of requests a method of both clients: one call, of one result."""
 
     def __init__(self, build: Callable[P, Steps[T]]) -> None:
-        self._build = build
-        self.__doc__ = build.__doc__
-        inspect.unwrap(build).__qualname__ = build.__name__  # as errors about arguments name it
+        super().__init__(build)
 
     @overload
     def __get__(self, client: None, owner: type) -> Callable[P, Steps[T]]: ...
@@ -224,13 +229,11 @@ class Page(Generic[T]):
         self.data, self.following = data, following
 
 
-class listing(Generic[P, T]):  # noqa: N801 - used as a decorator
+class listing(_Method, Generic[P, T]):  # noqa: N801 - used as a decorator
     """Makes a builder of the request for a first page a method that iterates over all of them."""
 
     def __init__(self, build: Callable[P, Request[Page[T]]]) -> None:
-        self._build = build
-        self.__doc__ = build.__doc__
-        inspect.unwrap(build).__qualname__ = build.__name__  # as errors about arguments name it
+        super().__init__(build)
 
     @overload
     def __get__(self, client: None, owner: type) -> Callable[P, Request[Page[T]]]: ...

@@ -8,7 +8,6 @@ answer itself.
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from contextvars import copy_context
 from dataclasses import dataclass
 from itertools import chain, zip_longest
 from typing import ClassVar, TypeVar
@@ -16,6 +15,7 @@ from typing import ClassVar, TypeVar
 from knowledge_bot._answers import Answer
 from knowledge_bot._client import AsyncClient, Client
 from knowledge_bot._endpoints import MOST_PASSAGES, identifier
+from knowledge_bot._threads import begun
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.models import Message, Passage
 
@@ -173,45 +173,25 @@ def _answered(bot_id: str, message: Message) -> list[Retrieved]:
 
 def _of_each(bots: Sequence[str], ask: Callable[[str], T]) -> list[T]:
     """Ask for every bot at the same time."""
-
-    def one(bot: str) -> T | Exception:
-        try:
-            return ask(bot)
-        except Exception as error:  # noqa: BLE001 - raised by _all_of, when all have ended
-            return error
-
     if len(bots) < 2:  # needs no thread
-        return _all_of(bots, list(map(one, bots)))
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(len(bots), thread_name_prefix="ask bots") as pool:
-        # Tracing and callbacks of frameworks travel in context variables.
-        asked = [pool.submit(copy_context().run, one, bot) for bot in bots]
-    return _all_of(bots, [outcome.result() for outcome in asked])
+        return list(map(ask, bots))
+    asked = [begun("ask a bot", ask, bot) for bot in bots]
+    return _all_of(bots, [outcome.exception() or outcome.result() for outcome in asked])
 
 
 async def _aof_each(bots: Sequence[str], ask: Callable[[str], Awaitable[T]]) -> list[T]:
     """Ask as `_of_each` does, without blocking; cancelling it cancels every question."""
-
-    async def one(bot: str) -> T | Exception:
-        try:
-            return await ask(bot)
-        except Exception as error:  # noqa: BLE001 - raised by _all_of, when all have ended
-            return error
-
     if len(bots) < 2:  # needs no task
-        return _all_of(bots, [await one(bot) for bot in bots])
-    async with asyncio.TaskGroup() as tasks:
-        asked = [tasks.create_task(one(bot)) for bot in bots]
-    return _all_of(bots, [outcome.result() for outcome in asked])
+        return [await ask(bot) for bot in bots]
+    return _all_of(bots, await asyncio.gather(*map(ask, bots), return_exceptions=True))
 
 
-def _all_of(bots: Sequence[str], outcomes: Sequence[T | Exception]) -> list[T]:
-    answers = [outcome for outcome in outcomes if not isinstance(outcome, Exception)]
+def _all_of(bots: Sequence[str], outcomes: Sequence[T | BaseException]) -> list[T]:
+    answers = [outcome for outcome in outcomes if not isinstance(outcome, BaseException)]
     failures = [
         (bot, outcome)
         for bot, outcome in zip(bots, outcomes, strict=True)
-        if isinstance(outcome, Exception)
+        if isinstance(outcome, BaseException)
     ]
     if not failures:
         return answers
