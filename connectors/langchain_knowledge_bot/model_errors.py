@@ -22,6 +22,7 @@ from langchain_core import exceptions as langchain
 from langchain_core.callbacks.manager import BaseRunManager
 from langchain_core.exceptions import ModelError
 from langchain_core.runnables import Runnable, RunnableSerializable, RunnableWithFallbacks
+from langchain_core.runnables.retry import RunnableRetry
 from langchain_core.runnables.utils import Input, Output
 from typing_extensions import override
 
@@ -216,6 +217,7 @@ for _name in (
 @functools.cache
 def _kind_asked_once(kind: Any) -> Any:
     """Make the class of a wrapper of the framework that is asked once; it is stored as that."""
+    retries = issubclass(kind, RunnableRetry)
     return type(kind)(
         f"{kind.__name__}AskedOnce",
         (AskedOnce, kind),
@@ -224,8 +226,14 @@ def _kind_asked_once(kind: Any) -> Any:
             "__module__": __name__,
             "__reduce_ex__": lambda self, _: (_asked_once, (kind(**dict(self)),)),
             "lc_id": classmethod(lambda _: kind.lc_id()),
+            # Of several questions, one that fails for good would get another one's answer where
+            # that came with a retry (langchain issue 35475): each is retried by itself.
+            **({name: getattr(Runnable, name) for name in _SEVERAL} if retries else {}),
         },
     )
+
+
+_SEVERAL = ("batch", "abatch")
 
 
 def _asked_once(made: Any) -> Any:

@@ -1,8 +1,10 @@
 """LangGraph's default `RetryPolicy`: it asks again where that is safe, and nowhere else."""
 
+import asyncio
 import inspect
 import pickle
 import warnings
+from collections import Counter
 
 import pytest
 from langchain_core.messages import AIMessage
@@ -158,6 +160,23 @@ def test_every_wrapper_asks_again_what_the_service_refused_for_now(
     service.fail_next(429)
     assert "bot_2" in str(wrapped.with_fallbacks([WRAPPINGS[inner](other)]).invoke(given))
     assert len(contents(service)) == 3 + 2
+
+
+@pytest.mark.parametrize("batch", ["batch", "abatch"])
+def test_each_of_several_questions_has_an_outcome_of_its_own(fields, service, batch):
+    def of(question):
+        return lambda request: request.value.get("content") == question
+
+    service.fail_next(429, where=of("Second?"))
+    service.fail_next(429, where=of("Third?"), times=None)
+    bot = runnable(ChatKnowledgeBot, fields).with_retry(**AT_ONCE | {"stop_after_attempt": 2})
+    found = getattr(bot, batch)(["First?", "Second?", "Third?"], return_exceptions=True)
+    if batch == "abatch":
+        found = asyncio.run(found)
+    assert [type(one).__name__ for one in found] == [
+        *("AIMessage", "AIMessage", "PassingChatRateLimitError")
+    ]
+    assert Counter(contents(service)) == {"First?": 1, "Second?": 2, "Third?": 2}
 
 
 def test_of_several_bots_none_is_asked_again_with_the_one_that_failed(fields, service):
