@@ -25,7 +25,7 @@ from knowledge_bot._endpoints import check_number, identifier
 from knowledge_bot._threads import in_own_loop, in_thread
 from knowledge_bot.checks._bots import check_bot
 from knowledge_bot.checks._coverage import Audit, AuditedDocument, Finding
-from knowledge_bot.checks._sentences import Corpus, holds, same_text, sentences
+from knowledge_bot.checks._sentences import Corpus, holds, same_text, sentences, words
 from knowledge_bot.errors import (
     BadRequestError,
     ConfigurationError,
@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 _SENTENCES = 2
 _PASSAGES = 5
 _MORE_PASSAGES = 20
+
+# Words of a document that says nothing of its own, with which it is asked for by its name.
+_NAMED_BY = 12
 
 _ATTEMPTS = 3
 
@@ -216,11 +219,8 @@ class _Run:
         documents = _without_twins(documents)
         self._corpus = Corpus(one.text for one in documents if one.text)
         for one in documents:
-            text = one.text or ""
-            one.wanted = self._corpus.distinctive(text, _SENTENCES)
-            if not (one.wanted or self._has_book or self._lists_sources):
-                one.wanted = sentences(text)[:_SENTENCES]
-        asked = sum(len(one.wanted) for one in documents)
+            one.wanted = self._corpus.distinctive(one.text or "", _SENTENCES)
+        asked = sum(map(self._needed, documents))
         self._most = asked if self._by_search else min(asked, budget or asked)
         self._tell()
         await self._judge_all(documents)
@@ -272,7 +272,7 @@ class _Run:
                         f"It cannot be read here: {getattr(error, 'strerror', None) or error}."
                     )
                 else:
-                    one.text = text if text and sentences(text) else None
+                    one.text = text if text and same_text(text) else None
 
     async def _look_up(self, documents: list[_Document]) -> None:
         """Note what the service has written down, if it knows the origin."""
@@ -284,6 +284,11 @@ class _Run:
                 one.entry = book.get(one.key)
 
     # What the bot finds ---------------------------------------------------------------------------
+
+    def _needed(self, one: _Document) -> int:
+        """Return how often the bot is asked for a document at most."""
+        told = self._has_book or self._lists_sources
+        return len(one.wanted) or (1 if one.text and not told else 0)
 
     async def _judge_all(self, documents: list[_Document]) -> None:
         """Judge them; those for which the budget has no room wait for what others leave of it."""
@@ -303,7 +308,7 @@ class _Run:
         for one in waiting:
             if self.ended.is_set():
                 return
-            needed = 0 if self._by_search else len(one.wanted)
+            needed = 0 if self._by_search else self._needed(one)
             if self._asked + self._reserved + needed > (self.options.budget or math.inf):
                 self._put_off.append(one)
                 continue
@@ -318,12 +323,16 @@ class _Run:
             return one.judged(Finding.UNREADABLE, one.reason)
         if one.entry is not None and (known := await self._by_the_book(one, one.entry)):
             return known
-        if one.wanted:
-            return await self._by_asking(one)
+        return await (self._by_asking if one.wanted else self._by_what_is_said)(one)
+
+    async def _by_what_is_said(self, one: _Document) -> AuditedDocument:
+        """Judge a document without sentences of its own, by what the service says of its source."""
         if self._has_book:
             return one.judged(Finding.MISSING, "The service has no source of it.")
         if self._lists_sources:
             return await self._by_its_source(one)
+        if one.text:
+            return await self._by_its_name(one, one.text)
         reason = "Its text cannot be read here, and the service does not say what became of it."
         return one.judged(Finding.UNREADABLE, reason)
 
@@ -348,6 +357,16 @@ class _Run:
             return one.judged(Finding.UNREADABLE, _failed(newest.reason))
         return one.judged(*_of_status(newest.status))
 
+    async def _by_its_name(self, one: _Document, text: str) -> AuditedDocument:
+        """Judge a document that says nothing of its own, by whether the bot names it."""
+        query = " ".join([one.name, *words(text)[:_NAMED_BY]])
+        first = [*sentences(text)[:1]]
+        is_held, names_it = await self._asked_for(one, query, *(first or [text]))
+        if names_it and (is_held or not first):
+            return one.judged(Finding.FOUND)
+        reason = "It says nothing that no other document says, and the bot does not name it so."
+        return one.judged(Finding.OLD if names_it else Finding.MISSING, reason)
+
     async def _sources(self, name: str) -> "list[SourceDetails]":
         """Return the sources of a name, the newest first."""
         found = self.client.list_sources(name)
@@ -359,9 +378,11 @@ class _Run:
     async def _by_asking(self, one: _Document) -> AuditedDocument:
         wanted, held, there = one.wanted, 0, False
         for sentence in wanted:
-            is_held, names_it = await (self._searched if self._by_search else self._messaged)(
-                one, sentence
-            )
+            question = self._corpus.question(sentence)
+            is_held, names_it = await self._asked_for(one, question, sentence)
+            if self._by_search and not is_held:
+                is_held, too = await self._searched(one, sentence, sentence, _MORE_PASSAGES)
+                names_it |= too
             held += is_held
             there |= is_held or names_it
             if held and not self._by_search:
@@ -375,24 +396,10 @@ class _Run:
         )
         return one.judged(Finding.OLD if there else Finding.MISSING, lacking)
 
-    async def _searched(self, one: _Document, sentence: str) -> tuple[bool, bool]:
-        names_it = False
-        for query, limit in (
-            (self._corpus.question(sentence), _PASSAGES),
-            (sentence, _MORE_PASSAGES),
-        ):
-            found = await self._request(self.client.search, query, bot_id=self.bot_id, limit=limit)
-            names_it |= any(passage.name == one.name for passage in found)
-            by_source: dict[str, str] = {}  # a sentence may begin in one passage and end in another
-            for passage in found:
-                before = by_source.get(passage.source_id, "")
-                by_source[passage.source_id] = f"{before}\n{passage.text}"
-            if holds(by_source.values(), sentence):
-                return True, True
-        return False, names_it
-
-    async def _messaged(self, one: _Document, sentence: str) -> tuple[bool, bool]:
-        question = self._corpus.question(sentence)
+    async def _asked_for(self, one: _Document, question: str, sentence: str) -> tuple[bool, bool]:
+        """Return whether the bot says a sentence, and whether it names the document."""
+        if self._by_search:
+            return await self._searched(one, question, sentence, _PASSAGES)
         one.left -= 1
         self._reserved -= 1
         said = Answer.of(
@@ -400,6 +407,17 @@ class _Run:
         )
         texts = [said.text, *(passage.text for passage in said.cited)]
         return holds(texts, sentence), said.names(one.name)
+
+    async def _searched(
+        self, one: _Document, query: str, sentence: str, limit: int
+    ) -> tuple[bool, bool]:
+        found = await self._request(self.client.search, query, bot_id=self.bot_id, limit=limit)
+        by_source: dict[str, str] = {}  # a sentence may begin in one passage and end in another
+        for passage in found:
+            before = by_source.get(passage.source_id, "")
+            by_source[passage.source_id] = f"{before}\n{passage.text}"
+        is_held = holds(by_source.values(), sentence)
+        return is_held, is_held or any(passage.name == one.name for passage in found)
 
     async def _request(self, function: Callable[..., Any], *given: Any, **more: Any) -> Any:
         """Ask the service, again where that may help: a question changes nothing.

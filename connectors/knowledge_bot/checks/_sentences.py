@@ -16,6 +16,7 @@ from knowledge_bot._answers import folded
 
 _SHORTEST, _LONGEST = 40, 260
 _FEWEST_LETTERS = 12  # of a line that is asked for where there is no sentence
+_FEWEST_WORDS = 5
 _ASKED = 7  # words
 _RUN = 5
 _SHARE = 0.85  # of a sentence's runs that a text has to have
@@ -24,9 +25,9 @@ _PAIRS = 1 << 24  # places that pairs of words share, by their checksums
 _OWN = 0.3  # of a sentence's pairs, which no other document has
 
 _WORD = re.compile(r"\w+")
-# What is no prose: front matter, fenced code, comments, where links lead.
+# What is no prose: front matter, fenced code, comments, where links lead, directives.
 _ASIDE = re.compile(
-    r"\A---\n.*?\n---\n|^(```|~~~).*?^\s*\1|<!--.*?-->|^\s*\[[^\]]+\]:\s.*?$",
+    r"\A---\n.*?\n---\n|^(```|~~~).*?^\s*\1|<!--.*?-->|^\s*(?:\[[^\]]+\]:|:::|\.\.)\s.*?$",
     re.DOTALL | re.MULTILINE,
 )
 # Where something new begins: after an empty line, and at lists, headings, quotes, tables, fields.
@@ -47,7 +48,13 @@ def sentences(text: str) -> list[str]:
         for one in _SENTENCE.split(block)
     ]
     said = [one for one in found if len(_letters(one)) >= _FEWEST_LETTERS]
-    return [*dict.fromkeys([one for one in said if _SHORTEST <= len(one) <= _LONGEST] or said)]
+    return [*dict.fromkeys(list(filter(_is_whole, said)) or said)]
+
+
+def _is_whole(line: str) -> bool:
+    """Return whether a line is a sentence, by its length, and by its words where it has any."""
+    is_long = _SHORTEST <= len(line) <= _LONGEST
+    return is_long and (len(words(line)) >= _FEWEST_WORDS or not line.isascii())
 
 
 def words(text: str) -> list[str]:

@@ -344,3 +344,16 @@ def test_a_sentence_that_another_document_has_nearly_so_is_not_asked_for():
     own = "Themes are chosen by their names in the file of settings beside the documents."
     corpus = Corpus([f"{near.format('theme')}\n\n{own}", near.format("plugin")])
     assert corpus.distinctive(f"{near.format('theme')}\n\n{own}", 2) == [own]
+
+
+def test_a_document_that_says_nothing_of_its_own_is_known_by_its_name(run):
+    stubs = [Text(name=f"{name}.md", content=f"::: package.{name}") for name in ("one", "two")]
+
+    def answer(question):
+        return "Nothing.\n\nSources: one.md" if "one.md" in question else "I do not know."
+
+    found = run(MemoryService(bots={"bot_1": answer}), stubs)
+    assert outcomes(found) == {"one.md": "found", "two.md": "missing"}
+    assert found.asked == found.most == 2
+    searched = searchable(**{"one.md": "::: package.one", "three.md": "::: package.two"})
+    assert outcomes(run(searched, stubs)) == {"one.md": "found", "two.md": "missing"}
