@@ -45,6 +45,7 @@ class RunOrigin:
         listed: whether it gives listings of files.
         whole: whether these are all items, so that what does not come is gone.
         may_be_empty: whether there may be none.
+        remembers: whether it compares its items itself, though they are not all.
 
     Raises:
         ConfigurationError: it is neither.
@@ -66,6 +67,7 @@ class RunOrigin:
         self.listed: bool = self._is_origin and hasattr(given, "listings")
         self.whole: bool = bool(name or own) and bool(getattr(given, "whole", True))
 
+        self.remembers = bool(getattr(given, "remembers", False))
         self.may_be_empty: bool = bool(getattr(given, "allow_empty", True))
 
     def items(self, memory: "Memory") -> Any:

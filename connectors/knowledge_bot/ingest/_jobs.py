@@ -13,7 +13,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Literal
 
 from knowledge_bot.ingest._listings import ListedFile, Skipped, version_of_file, version_of_stat
-from knowledge_bot.ingest._report import Kind, Outcome
+from knowledge_bot.ingest._report import Kind, Outcome, logger
 
 if TYPE_CHECKING:  # pydantic is slow to load, and a night without changes makes no item
     from knowledge_bot.ingest._items import Item
@@ -265,7 +265,9 @@ class Examiner:
             job.digest = known(job) or item.content_digest()
         if job.kind == "object" and job.digest == _EMPTY:
             raise _UnusableItemError("skipped", f"{job.place} is empty")
-        self.unversioned += job.kind == "webpage" and not any(job.digest[8:])
+        if job.kind == "webpage" and not any(job.digest[8:]):
+            self.unversioned += 1
+            logger.info("unversioned: %s: nothing shows when it changes", job.name)
 
     def _read(self, job: Job, known: Callable[[Job], bytes | None], room: int, now: float) -> None:
         """Read and hash a file, once: what is read of a small one is also what is sent."""

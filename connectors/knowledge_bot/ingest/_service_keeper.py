@@ -83,7 +83,10 @@ class _Wire:
     @staticmethod
     def digest(job: Job) -> str:
         """Return an item's digest as it is sent."""
-        return f"{'page' if job.kind == 'webpage' else 'sha256'}:{job.digest.hex()}"
+        if job.kind != "webpage":
+            return f"sha256:{job.digest.hex()}"
+        plain = f"page:{job.digest.hex()}"
+        return f"again:{job.digest.hex()}" if _is_put_again(job, plain) else plain
 
     @staticmethod
     def digest_of(entry: "SyncEntry") -> bytes:
@@ -103,6 +106,12 @@ class _Wire:
         """Return whether the service read an entry's content as it would read an item's."""
         start = -len(self.of_listed) + len(_TAG)
         return (entry.version or "")[start:][:4] == self.version(job)[start:][:4]
+
+
+def _is_put_again(job: Job, digest: str) -> bool:
+    """Return whether a page failed under a digest: it may have been away just for a moment."""
+    entry = job.before
+    return entry is not None and entry.status == "failed" and entry.digest == digest
 
 
 def _short(text: str) -> str:
@@ -252,7 +261,7 @@ class ServiceKeeper:
         self._book = _Book(await self._asked("compare_origin"))
         self.note = self._book.found.note
         self._checks_overlap = not (self._book.found.known or self._options.anyway)
-        wanted = self._whole or self._options.dry_run
+        wanted = self._whole or self._options.dry_run or self._place.remembers
         if self._book.found.count and wanted and not self._place.listed:
             entries = await self._asked("list_entries")
             self._book.entries = {entry.key: entry for entry in entries}
@@ -332,7 +341,8 @@ class ServiceKeeper:
             if not self._place.listed and self._comes_twice(job, planned):
                 continue
             entry = job.before
-            if entry is None or not self._is_same(job, entry):
+            failed_page = job.kind == "webpage" and entry is not None and entry.status == "failed"
+            if entry is None or failed_page or not self._is_same(job, entry):
                 different.append(job)
             elif self._wire.version(job) == entry.version:
                 planned.unchanged += 1

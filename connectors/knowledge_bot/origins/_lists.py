@@ -1,11 +1,14 @@
 """Pages of a list: a sitemap, a feed, or addresses in lines."""
 
+import logging
 import os
+import zlib
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import closing
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
+from time import time as now
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from knowledge_bot._endpoints import check_number
@@ -26,8 +29,12 @@ from knowledge_bot.origins._origin import (
 
 if TYPE_CHECKING:
     from knowledge_bot.ingest._items import WebPage
-    from knowledge_bot.origins._pages import FetchedPage, PageReader
+    from knowledge_bot.origins._pages import Compare, FetchedPage, Known, PageReader
 
+logger = logging.getLogger(__name__)
+
+# Days in which each page of a list is read once that its list says did not change.
+_DAYS = 8
 # Bytes that are read of a page.
 _LARGEST = 5_000_000
 # Unanswered requests in a row after which the other pages of a host are left alone.
@@ -73,28 +80,37 @@ class ComparedPages(Origin):
         `named_by` is the address of the list; what stands in the caller's own file or list is as
         good as given by the caller.
         """
+        with self._reading(named_by, memory or NoMemory(), self.compare or "content") as compared:
+            for page in pages:
+                yield page if isinstance(page, Skipped) else compared(page)
+
+    @contextmanager
+    def _reading(
+        self, named_by: str, memory: Memory, compare: "Compare"
+    ) -> "Iterator[Callable[[WebPage], WebPage | Skipped]]":
+        """Return what reads a page."""
         from knowledge_bot.origins._fetching import PoliteFetcher
         from knowledge_bot.origins._pages import PageReader
 
         fetcher = PoliteFetcher(named_by, self.rate, allow_private=self.allow_private)
         reader = PageReader(
             fetcher,
-            compare=self.compare or "content",
-            memory=memory or NoMemory(),
+            compare=compare,
+            memory=memory,
             largest=_LARGEST,
             also=lambda _: True,
             ignore=self.ignore,
             reread=self.reread,
         )
         unanswered = Counter[str]()
+
+        def compared(page: "WebPage") -> "WebPage | Skipped":
+            if not named_by:
+                fetcher.begin_at(page.url)
+            return _compared(page, reader, unanswered)
+
         with closing(fetcher):
-            for page in pages:
-                if isinstance(page, Skipped):
-                    yield page
-                    continue
-                if not named_by:
-                    fetcher.begin_at(page.url)
-                yield _compared(page, reader, unanswered)
+            yield compared
 
 
 @dataclass(frozen=True)
@@ -129,9 +145,39 @@ class _Document(ComparedPages):
         is_address = is_web_address(self.address)
         if not is_address and not Path(self.address).is_file():
             raise ConfigurationError.of("address", f"there is no file {self.address}")
+        named_by = self.address if is_address else ""
         if self.compare == "lastmod":
-            return self._pages()
-        return self._compared(self._pages(), self.address if is_address else "", memory)
+            return self._believed(self._pages(), named_by, memory or NoMemory())
+        return self._compared(self._pages(), named_by, memory)
+
+    def _believed(
+        self, pages: "Iterator[WebPage | Skipped]", named_by: str, memory: Memory
+    ) -> "Iterator[WebPage | Skipped]":
+        """Yield pages by the times that the list gives; an eighth is read each day all the same.
+
+        A page that changed while its time did not is sent, named, and read in each run after that.
+        """
+        from knowledge_bot.origins._pages import Known
+
+        with self._reading(named_by, memory, "content") as compared:
+            for page in pages:
+                if isinstance(page, Skipped) or page.version is None:
+                    yield page
+                    continue
+                stated, said = page.version, memory.recall(page.url)
+                before = Known.of(said)
+                if before is None or (before.modified != stated and not before.lies):
+                    yield page
+                elif self.reread or before.lies or _is_due(page.url):
+                    read = Known.of(getattr(compared(page), "version", None)) or before
+                    is_other = stated == before.modified and read.digest != before.digest
+                    if is_other and not before.lies:
+                        logger.warning("%s changed; its time in %s did not", page.url, self.name)
+                    digest = read.digest if stated == before.modified else stated
+                    lies = before.lies or is_other
+                    yield _as(page, replace(read, digest=digest, modified=stated, lies=lies))
+                else:
+                    yield page.model_copy(update={"version": said, "digest": before.digest})
 
     def _pages(self) -> "Iterator[WebPage | Skipped]":
         raise NotImplementedError
@@ -148,9 +194,10 @@ class Sitemap(_Document):
     Attributes:
         address: the sitemap's `https://` address, or the path of a file.
         name: by default the same.
-        compare: what a change of a page is seen by: the `lastmod` in the sitemap (`lastmod`; later
-            changes of a page without one are not seen), or the page's main text (`content`; each
-            page is read, as by `Site`).
+        compare: what a change of a page is seen by: the `lastmod` in the sitemap (`lastmod`), or
+            the page's main text (`content`; each page is read, as by `Site`). What did not change
+            by its `lastmod` is read every eighth day; later changes of a page without one are not
+            seen.
         ignore: what does not count in a main text, and
         reread: whether to read pages that their servers say are unchanged; see `Site`.
         rate: the most pages read per second.
@@ -178,9 +225,9 @@ class Feed(_Document):
     Attributes:
         address: the feed's `https://` address, or the path of a file.
         name: by default the same.
-        compare: what a change of a page is seen by: the time in the feed (`lastmod`; later changes
-            of a page without one are not seen), or the page's main text (`content`; each page is
-            read, as by `Site`).
+        compare: what a change of a page is seen by: the time in the feed (`lastmod`), or the page's
+            main text (`content`; each page is read, as by `Site`). What did not change by its time
+            is read every eighth day; later changes of a page without one are not seen.
         ignore: what does not count in a main text, and
         reread: whether to read pages that their servers say are unchanged; see `Site`.
         rate: the most pages read per second.
@@ -194,6 +241,8 @@ class Feed(_Document):
     def whole(self) -> bool:
         """False: a feed has its latest entries only."""
         return False
+
+    remembers: ClassVar[bool] = True
 
     def _pages(self) -> "Iterator[WebPage | Skipped]":
         from knowledge_bot.origins._feed import feed_pages
@@ -243,6 +292,15 @@ class Urls(OfLines, ComparedPages):
                 yield skipped_address(address, f"{self._label}, line {number}") or WebPage(
                     name=address, url=address
                 )
+
+
+def _as(page: "WebPage", known: "Known") -> "WebPage":
+    return page.model_copy(update={"version": known.version, "digest": known.digest})
+
+
+def _is_due(url: str) -> bool:
+    """Return whether a page is read today, whatever is said of it."""
+    return (zlib.crc32(url.encode()) - int(now() // 86_400)) % _DAYS == 0
 
 
 def _compared(

@@ -103,6 +103,9 @@ class Known:
         seen = (
             (self.content, now.content) if compare == "content" else (self.modified, now.modified)
         )
+        unstated = compare == "lastmod" and seen[0] == seen[1] is not None
+        if unstated and self.content and now.content and self.content != now.content:
+            return replace(now, digest=now.content, changes=self.changes + 1, lies=True)
         if None in seen or seen[0] == seen[1]:
             return replace(now, digest=self.digest or seen[1], lies=self.lies)
         same = (self.etag, self.modified) == (now.etag, now.modified)
@@ -285,7 +288,11 @@ class PageReader:
         else:
             document, blocks = self._blocks(address, answer, known.reader)
             content = digest_of(without(blocks, known.places))
-            if before is not None and self._seems_changed(before, content) and not answer.cut:
+            if (
+                before is not None
+                and self._seems_changed(before, content, known.modified)
+                and not answer.cut
+            ):
                 more = places_of(blocks, self._once_more(address, known.reader))
                 known = replace(known, places=tuple(dict.fromkeys((*known.places, *more))))
                 content = digest_of(without(blocks, known.places))
@@ -299,8 +306,10 @@ class PageReader:
             logger.warning("The server of %s said that it is unchanged, and it is not", url)
         return replace(page, known=after)
 
-    def _seems_changed(self, before: Known, content: str | None) -> bool:
-        return self._compare == "content" and before.content not in (None, content)
+    def _seems_changed(self, before: Known, content: str | None, modified: str | None) -> bool:
+        """Return whether the text is another, and that counts: always, or if it is not stated."""
+        stated = self._compare == "lastmod" and before.modified != modified
+        return before.content not in (None, content) and not stated
 
     def _page(
         self,

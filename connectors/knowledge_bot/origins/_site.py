@@ -559,7 +559,7 @@ class _Crawl:
         self._taken[entry.url] = known.text, page.blocks
         if known.changes >= _ALWAYS:
             self._always.append(entry.url)
-        if entry.modified and self._site.compare == "lastmod":
+        if entry.modified and self._site.compare == "lastmod" and not known.lies:
             page = replace(page, known=replace(known, digest=entry.modified))
         return page.item(entry.url, headers=self._site.headers_for(entry.url))
 

@@ -450,3 +450,17 @@ def test_a_name_that_no_service_takes_is_cleaned_and_its_key_stays(service, feed
     (tmp_path / name).rename(tmp_path / f"new {name}")
     assert feed(Folder(tmp_path, name="notes")).moved == 1
     assert feed([Text(name=name * 900, content="long", key="1")], origin="texts").created == 1
+
+
+@pytest.mark.parametrize("how", [{}, {"version": "v1"}, {"version": "v1", "digest": "said"}])
+def test_a_page_that_the_service_could_not_read_is_put_again_each_night(service, feed, how):
+    page = WebPage(name="opening", url="https://h.example/opening", **how)
+    pages = [page, WebPage(name="other", url="https://h.example/other", **how)]
+    service.fail_source("opening", "its server answered 503")
+    assert feed(pages, origin="site", wait_ready=1).failed == 1
+    service.fail_source("opening", "its server answered 503")
+    again = feed(pages, origin="site", wait_ready=1)
+    assert (again.replaced, again.unchanged, again.still_failed, again.ok) == (1, 1, 1, True)
+    assert feed(pages, origin="site", wait_ready=1).replaced == 1  # and it is there by now
+    assert feed(pages, origin="site", wait_ready=1).unchanged == 2
+    assert puts(service) == 4

@@ -1,21 +1,21 @@
 """Pages that are read to see whether they changed, over several nights with a ledger."""
 
+import itertools
 import socket
+from collections import Counter
 
 import pytest
 
-from knowledge_bot.ingest import (
-    Ledger,
-    Skipped,
-    WebPage,
-)
+from calls import KEY
+from knowledge_bot import Client
+from knowledge_bot.ingest import Ledger, Skipped, WebPage, ingest
 from knowledge_bot.origins import (
     Feed,
     Site,
     Sitemap,
     Urls,
 )
-from knowledge_bot.testing import no_waiting
+from knowledge_bot.testing import MemoryService, no_waiting
 from page_server import answer, redirect, serving
 from refusals import refused
 from trap_site import Response, TrapSite, serving_traps
@@ -122,18 +122,57 @@ def test_a_page_of_a_list_is_sent_again_when_its_main_text_changes(send, ledger,
     assert read(site) == {"/a": 200, "/b": 304, "/manual.pdf": 200}
 
 
+def dated(kind: str, site: TrapSite, day: str, *paths: str):
+    """Publish a list of pages with the time of their last change; return what makes its items."""
+    made, end = listed(kind, site, *paths), "url>" if kind == "sitemap" else "item>"
+    shown = {"sitemap": f"<lastmod>{day}</lastmod>", "feed": f"<pubDate>{day}</pubDate>"}[kind]
+    body = site.responses["/list.xml"].body.decode()
+    site.responses["/list.xml"].body = body.replace(f"</{end}", f"{shown}</{end}").encode()
+    return made
+
+
+@pytest.fixture
+def night(monkeypatch, tmp_path):
+    """`night(origin, keeper)`: a run, a day after the last one."""
+    day, services = itertools.count(1), {}
+    monkeypatch.setattr("knowledge_bot.origins._lists.now", lambda: 86_400 * services["day"])
+
+    def go(origin, keeper: str):
+        services["day"] = next(day)
+        extensions = {"sources", "sync"} if keeper == "sync" else set()
+        made = MemoryService(collections=["col_1"], extensions=extensions)
+        service = services.setdefault("service", made)
+        with Client(KEY, "https://service.test", transport=service.transport) as client:
+            ledger = None if keeper == "sync" else tmp_path / "ledger.db"
+            return ingest(client, origin, collections="col_1", ledger=ledger)
+
+    return go
+
+
+@pytest.mark.parametrize("keeper", ["sync", "plain"])
 @pytest.mark.parametrize("kind", ["sitemap", "feed"])
-def test_by_default_a_list_s_own_times_are_compared_and_no_page_is_read(send, ledger, site, kind):
-    pages = listed(kind, site, "/a")
-    dated = site.responses["/list.xml"]
-    shown = {"sitemap": "<lastmod>{}</lastmod></url>", "feed": "<pubDate>{}</pubDate></item>"}[kind]
-    plain = dated.body.decode()
-    for day, created in (("2026-01-02", 1), ("2026-01-02", 0), ("2026-01-03", 1)):
-        end = shown.rpartition("<")
-        dated.body = plain.replace("<" + end[2], shown.format(day)).encode()
-        report = send(pages(), ledger=ledger)
-        assert (report.created, report.unversioned) == (created, 0)
-    assert read(site) == {}
+def test_a_list_s_own_times_are_compared_and_each_page_is_read_every_eighth_day(
+    night, site, caplog, kind, keeper
+):
+    def nights(count: int, day: str = "2026-01-02"):
+        """Return how many were sent, and how often each page was read."""
+        sent, times = 0, Counter[str]()
+        for _ in range(count):
+            report = night(dated(kind, site, day, "/a", "/b")(), keeper)
+            assert (report.ok, report.unversioned) == (True, 0)
+            sent, times = sent + report.sent, times + Counter(read(site).keys())
+        return sent, times
+
+    assert nights(1) == (2, {})
+    assert nights(8) == (0, {"/a": 1, "/b": 1})
+    site.page("/a", text="It was changed, and nobody says so.")
+    sent, times = nights(8)
+    assert (sent, times["/b"], times["/a"] > 1) == (1, 1, True)  # read twice, and from then on
+    assert [f"{site.root}/a changed" in one.getMessage() for one in caplog.records].count(True) == 1
+    site.page("/a", text="It was changed again.")
+    assert nights(1)[0] == 1
+    assert nights(1, "2026-01-03")[0] == 2
+    assert nights(1, "2026-01-03")[0] == 0
 
 
 @pytest.mark.usefixtures("impatient")
