@@ -201,11 +201,15 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
         read_settings(tmp_path / "none.toml")
 
 
-def test_the_command_line_goes_beside_the_file():
+def test_the_command_line_goes_over_the_file_and_beside_its_lists():
     old = KeySettings(name="old", role="read", key="old-key")
     settings = overridden(
-        ServiceConfiguration(keys=(old,)), api_key="new-key", allow_fetch=["127.0.0.1/32"]
+        ServiceConfiguration(keys=(old,), port=1),
+        port=2,
+        api_key="new-key",
+        allow_fetch=["127.0.0.1/32"],
     )
+    assert settings.port == 2
     assert [(key.name, key.role) for key in settings.keys] == [
         ("old", "read"),
         ("api-key", "manage"),
