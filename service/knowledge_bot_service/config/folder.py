@@ -120,7 +120,7 @@ def give_to_owner(folder: Path, *files: Path) -> None:
     Raises:
         OSError: the owner cannot be changed.
     """
-    if hasattr(os, "geteuid") and os.geteuid() == 0:
+    if os.geteuid() == 0:
         owner = folder.stat()
         for file in files:
             os.chown(file, owner.st_uid, owner.st_gid)

@@ -5,7 +5,7 @@ import json
 import logging
 import os
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Final
@@ -226,15 +226,10 @@ def _configured_keys(settings: ServiceConfiguration) -> dict[str, Key]:
         other = found.setdefault(key.sha256, key)
         if other is not key:
             raise SettingsError(f"keys: {other.name} and {key.name} are the same key")
-    _warn_of_expired(found.values())
-    return found
-
-
-def _warn_of_expired(keys: Iterable[Key]) -> None:
-    for key in keys:
         if key.has_expired:
             told = "the key %s of the configuration is not taken: it ended on %s"
             _log.warning(told, key.name, key.expires)
+    return found
 
 
 def _secret_of(settings: KeySettings) -> str:

@@ -36,9 +36,6 @@ def read_headers(path: Path) -> tuple[Header, ...]:
 
 def synchronise_folder(folder: Path) -> None:
     """Make a new or renamed file's entry durable."""
-    # Windows cannot open a folder; NTFS journals the entry by itself.
-    if os.name == "nt":
-        return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
