@@ -2,7 +2,6 @@
 
 import asyncio
 import math
-from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -12,8 +11,8 @@ from typing import Final
 # about at once, 58 to 60 were known.
 _GRACE: Final = 0.015
 
-# How many sources are to be done, one after another, before their pace says when others will be.
-_PACE: Final = 50
+# Of more unfinished sources, the last would not be done before the question gives up.
+_MOST: Final = 500
 
 
 class Backlog:
@@ -27,8 +26,8 @@ class Backlog:
     - in the first seconds after it was accepted;
     - until the next source is accepted into the same collections, and a moment longer: a bulk
       ingestion holds no question;
-    - unless so many are unfinished that it would not be over in that time, by the pace of the last
-      ones: the first question after a bulk ingestion would wait for nothing.
+    - unless so many are unfinished that it would wait for nothing, as the first question after a
+      bulk ingestion would.
 
     Every method belongs to the event loop's thread; nothing here asks the database, and a question
     to collections without unfinished sources costs a dictionary look-up.
@@ -41,8 +40,6 @@ class Backlog:
         self._newest: dict[int, int] = {}
         self._unfinished: dict[int, dict[str, tuple[int, float]]] = {}
         self._collections: dict[str, tuple[int, ...]] = {}
-        # When the last ones were done, as long as there are others.
-        self._done: deque[float] = deque(maxlen=_PACE)
         self._changed = asyncio.Event()
 
     def add(self, source: str, collections: Sequence[int]) -> None:
@@ -59,10 +56,6 @@ class Backlog:
         """The source is ready, has failed, was not stored, or takes long after all."""
         for collection in self._collections.pop(source, ()):
             del self._unfinished[collection][source]
-        if self._collections:
-            self._done.append(asyncio.get_running_loop().time())
-        else:
-            self._done.clear()
         self._change()
 
     async def wait(self, collections: Iterable[int], seconds: float) -> None:
@@ -71,12 +64,12 @@ class Backlog:
         Each is waited for so many seconds after it was accepted.
         """
         asked_for, last = tuple(collections), self._count
+        if len(self._collections) > _MOST:
+            return
         end, is_followed = math.inf, False
         while accepted := self._accepted(asked_for, last):
             now = asyncio.get_running_loop().time()
             end = min(end, accepted + seconds)
-            if len(self._collections) * self._pace(now) > end - now:
-                return
             if not is_followed and any(self._newest.get(one, 0) > last for one in asked_for):
                 end, is_followed = min(end, now + _GRACE), True
             try:
@@ -94,12 +87,6 @@ class Backlog:
                     newest = max(newest, accepted)
                     break
         return newest
-
-    def _pace(self, now: float) -> float:
-        """How long one source takes, in seconds; 0 where too few are done to tell."""
-        if len(self._done) < _PACE:
-            return 0.0
-        return (now - self._done[0]) / len(self._done)
 
     def _change(self) -> None:
         self._changed.set()
