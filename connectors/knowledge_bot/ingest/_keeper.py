@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from knowledge_bot.errors import KnowledgeBotError
 from knowledge_bot.ingest._jobs import Job, Planned
 from knowledge_bot.ingest._pressure import Decision
-from knowledge_bot.ingest._report import Kind
+from knowledge_bot.ingest._report import Kind, Stop
 
 
 class StopError(Exception):
@@ -19,6 +19,23 @@ class StopError(Exception):
     def __init__(self, stop: Any, reason: str) -> None:
         super().__init__(reason)
         self.stop = stop
+
+
+def would_move(origin: str, there: Iterable[str], collections: Iterable[str]) -> StopError | None:
+    """Return why a run must not take an origin's sources out of the collections that they are in.
+
+    Two runs that feed one place into a collection each, under one name, would move them to and fro.
+    """
+    left = sorted(set(there).difference(collections))
+    if not left:
+        return None
+    return StopError(
+        Stop.OVERLAP,
+        f"what {origin!r} holds is in {', '.join(left)}, and would be in "
+        f"{', '.join(sorted(collections))} instead. If another run feeds it there, give this one "
+        "a name of its own (`origin`, `--origin`); or say that it is to be moved: anyway=True "
+        "(`--anyway`). Nothing was sent",
+    )
 
 
 class Keeper(Protocol):

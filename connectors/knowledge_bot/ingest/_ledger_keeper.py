@@ -20,6 +20,7 @@ from knowledge_bot._json import storable
 from knowledge_bot._responses import KEY_REUSED
 from knowledge_bot.errors import APIError, KnowledgeBotError
 from knowledge_bot.ingest._jobs import Examiner, Job, MovedItems, Planned, reading_of
+from knowledge_bot.ingest._keeper import would_move
 from knowledge_bot.ingest._listings import ListedFile, Listing, Skipped, version_of_file
 from knowledge_bot.ingest._pressure import Decision, Pressure
 from knowledge_bot.ingest._report import Kind, Outcome, Stop
@@ -225,16 +226,25 @@ class LedgerKeeper:
                 planned.outcomes.append(job.outcome("unknown", f"held back: {row.error}"))
             else:
                 planned.jobs.append(job)
-        elif (
-            row.digest is not None
-            and collections == row.collections
-            and job.is_same(row.digest, row.version)
-        ):
+        elif row.digest is None or not job.is_same(row.digest, row.version):
+            self._changed[row.number] = content
+            planned.jobs.append(job)
+        elif collections == row.collections:
             planned.unchanged += 1
             self._correct(job, row)
         else:
+            self._check_collections(job, row)
             self._changed[row.number] = content
             planned.jobs.append(job)
+
+    def _check_collections(self, job: Job, row: Row) -> None:
+        """End the run where it would take what the origin holds out of its collections."""
+        options = self._options
+        if job.collections != options.collections or options.anyway or not self._place.whole:
+            return
+        there = self._store.collection_ids(row.collections)
+        if (error := would_move(self._place.name, there, job.collections)) is not None:
+            raise error
 
     def _correct(self, job: Job, row: Row) -> None:
         """Write what is known by now of an item that need not be sent."""

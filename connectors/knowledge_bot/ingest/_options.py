@@ -66,7 +66,8 @@ class IngestionOptions(SharedOptions, total=False):
         gone_limit: the share of an origin's items that may disappear at once, 0 to 1. If more do,
             they are withheld: none is removed, or marked as gone.
         concurrency: the most requests in flight, and so the most unknown outcomes after a crash.
-        anyway: send also what another origin, or sources without one, hold already.
+        anyway: send also what another origin, or sources without one, hold already, and take what
+            the origin holds out of other collections.
         complete: whether these are all items of the origin. Several runs that each have a part of
             them say False; then `complete` tells what is gone.
         rate: the most items per second.

@@ -70,7 +70,8 @@ class Stop(StrEnum):
     UNSUPPORTED = "unsupported"
     """The service does not do what it announces."""
     OVERLAP = "overlap"
-    """Another origin, or sources of none, hold already what this origin was about to send."""
+    """Another origin, or sources of none, hold already what this origin was about to send; or it is
+    in other collections."""
     LEDGER = "ledger"
     """The ledger could not be written, such as when the disk is full."""
     LIMIT = "limit"
@@ -90,7 +91,7 @@ _STOPS: dict[Stop, str] = {
     Stop.REFUSED: "the service refuses the items",
     Stop.UNAVAILABLE: "the service is not available",
     Stop.UNSUPPORTED: "the service does not do what it announces",
-    Stop.OVERLAP: "the items would be there twice",
+    Stop.OVERLAP: "another run may feed the same",
     Stop.LEDGER: "the ledger cannot be used",
     Stop.LIMIT: "the limit of items was reached",
     Stop.REQUESTED: "the caller asked it to end",

@@ -23,7 +23,7 @@ from knowledge_bot._sync import BUCKETS, SUM_MODULUS, SyncMissing, SyncTouch, bu
 from knowledge_bot.errors import APIError, KnowledgeBotError, UnexpectedResponseError
 from knowledge_bot.ingest._feeding import WINDOW
 from knowledge_bot.ingest._jobs import Examiner, Job, MovedItems, Planned
-from knowledge_bot.ingest._keeper import StopError
+from knowledge_bot.ingest._keeper import StopError, would_move
 from knowledge_bot.ingest._listings import ListedFile, Listing, Skipped, name_to_send
 from knowledge_bot.ingest._pressure import Decision
 from knowledge_bot.ingest._report import Kind, Outcome, Stop, logger, shortened
@@ -231,6 +231,7 @@ class ServiceKeeper:
         self._overtaken: list[Job] = []
         self._rest: AsyncIterator[Planned] | None = None
         self._checks_overlap = True
+        self._checks_collections = not run.options.anyway and "sources" in run.sender.extensions
 
     async def _asked(self, method: str, *arguments: Any, **fields: Any) -> Any:
         """Ask the service about the origin."""
@@ -320,7 +321,11 @@ class ServiceKeeper:
         other, count = found[0]
         if other is None:
             held = "sources that somebody added by hand have"
-            ways = "Delete those; or say anyway=True (`--anyway`): what is the same is taken over"
+            ways = (
+                f"Delete those; or feed this once as {self._place.name!r} with anyway=True "
+                f"(`kbot ingest … --origin {self._place.name} --anyway`): what is the same is "
+                "taken over"
+            )
         else:
             held = f"the origin {other!r} has"
             ways = (
@@ -350,10 +355,27 @@ class ServiceKeeper:
                 planned.unchanged += 1  # it keeps what was known of it
             else:
                 self._touched.append(job)
+                await self._check_collections(job, entry)
         if not (self._whole or self._options.dry_run):  # a part: nothing of it is listed
             known = [job for job in different if job.before is not None]
             different = known + await self._touch([job for job in different if not job.before])
         planned.jobs += self._moved.take(different, self._had)
+
+    async def _check_collections(self, job: Job, entry: "SyncEntry") -> None:
+        """End the run where it would take what the origin holds out of its collections.
+
+        Raises:
+            StopError: it would.
+        """
+        if not self._checks_collections or job.collections != self._options.collections:
+            return
+        if self._wire.version_of(entry) != job.version:  # its content was touched
+            return
+        self._checks_collections = False
+        source = await self._ask("get_source", entry.source_id)
+        there = (collection.id for collection in source.collections)
+        if (error := would_move(self._place.name, there, job.collections)) is not None:
+            raise error
 
     def _is_same(self, job: Job, entry: "SyncEntry") -> bool:
         same = job.is_same(self._wire.digest_of(entry), self._wire.version_of(entry))

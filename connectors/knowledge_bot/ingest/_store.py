@@ -342,6 +342,11 @@ class Store:
             )
         return self._sets[ids]
 
+    def collection_ids(self, number: int) -> list[str]:
+        """Return a set of collections by its number."""
+        sets: dict[int, str] = dict(self.read(lambda connection: connection.rows(sql.SETS)))
+        return sets[number].split(",")
+
     def read(self, work: Callable[[Connection], T]) -> T:
         """Read with the run's connection."""
         return self._session.do("read", work)

@@ -14,7 +14,7 @@ from calls import KEY
 from in_process import OnAPort
 from knowledge_bot import Client
 from knowledge_bot.cli import main
-from knowledge_bot.ingest import Report, ingest
+from knowledge_bot.ingest import Report, Stop, ingest
 from knowledge_bot.origins import Folder
 from knowledge_bot.testing import MemoryService, no_waiting
 from nights import COLLECTION, FAULTS, TWINS, Night, World
@@ -136,3 +136,26 @@ def test_what_failed_is_read_again_where_the_service_learned_to(tmp_path):
         first, second = night(), night()
         assert (first.replaced, first.failed, first.still_failed) == (1, 0, 1)
         assert (second.replaced, second.unchanged) == (0, 2)
+
+
+@pytest.mark.parametrize("extensions", [{"sync", "sources"}, ()])
+def test_a_run_takes_nothing_out_of_the_collections_of_another(tmp_path, extensions):
+    service = MemoryService(collections=["col_1", "col_2"], extensions=extensions)
+    with closing(World("folder", tmp_path, service)) as world, service.standing_in():
+
+        def feed(*collections, **options):
+            with Client(KEY, "https://service.test") as client:
+                ledger = tmp_path / "ledger.db"
+                return ingest(
+                    client, world.origin, collections=collections, ledger=ledger, **options
+                )
+
+        assert feed("col_1").created == 30
+        refused = feed("col_2")
+        assert (refused.stopped, refused.ok, refused.sent) == (Stop.OVERLAP, False, 0)
+        assert "col_1" in refused.stop_reason
+        assert not feed("col_1").sent
+        assert feed("col_2", origin="another name", anyway=True).created == 30
+        assert feed("col_1", "col_2").ok
+        assert feed("col_2", anyway=True).ok
+        assert feed("col_2").unchanged == 30
