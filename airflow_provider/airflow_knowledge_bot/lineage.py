@@ -9,7 +9,7 @@ from airflow.providers.openlineage.extractors import OperatorLineage
 from openlineage.client.event_v2 import Dataset, InputDataset
 from openlineage.client.facet_v2 import data_quality_assertions_dataset as facets
 
-from airflow_knowledge_bot.links import host_of
+from airflow_knowledge_bot.tasks import host_of
 
 if TYPE_CHECKING:
     from openlineage.client.generated.base import RunFacet

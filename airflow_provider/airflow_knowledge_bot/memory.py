@@ -13,7 +13,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from airflow_knowledge_bot._compat import AirflowException, AirflowFailException
@@ -33,6 +33,9 @@ OnUnknown = Literal["hold", "resend"]
 # Where the store's keys begin, and where a try's context counts the requests that it made.
 _KEY = "knowledge_bot"
 _MADE = "knowledge_bot_requests"
+
+# That is `airflow.sdk.NEVER_EXPIRE`, the same object, which only releases with a store have.
+_NEVER_EXPIRE = timedelta.max
 
 # Seconds before the end of a key's life from which on it is not used: clocks differ, and a request
 # takes its time.
@@ -114,10 +117,8 @@ class TaskMemory:
         """
         if self._store is None:
             return
-        from airflow.sdk.execution_time.context import NEVER_EXPIRE
-
         kept: Any = {"counters": self._counters, **storable(what)}
-        retention = NEVER_EXPIRE if "state" in what else None
+        retention = _NEVER_EXPIRE if "state" in what else None
         self._store.set(self._key, kept, retention=retention)
 
     def forget(self) -> None:

@@ -8,12 +8,13 @@ from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Seque
 from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import urlsplit
 
+from airflow.sdk import BaseOperatorLink
 from airflow.sdk.log import mask_secret
 
 from airflow_knowledge_bot._compat import AirflowFailException
 from airflow_knowledge_bot.hooks import KnowledgeBotHook
-from airflow_knowledge_bot.links import KnowledgeBotServiceLink, service_page
 
 NAMING = ("name", "url", "path", "key")
 """The fields that name an item, the best first."""
@@ -21,7 +22,35 @@ NAMING = ("name", "url", "path", "key")
 _log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
-    from airflow.sdk import BaseOperator, BaseOperatorLink, Context
+    from airflow.sdk import BaseOperator, Context
+    from airflow.sdk.types import TaskInstanceKey
+
+
+class KnowledgeBotServiceLink(BaseOperatorLink):
+    """Leads from a task in Airflow's web UI to the start page of its service."""
+
+    name = "Knowledge-Bot Service"
+
+    def get_link(self, operator: "BaseOperator", *, ti_key: "TaskInstanceKey") -> str:  # noqa: ARG002 - Airflow's signature
+        """Return the page's address; Airflow asks on the worker, once the task has run."""
+        return getattr(operator, "service_page", "")
+
+
+def service_page(base_url: str) -> str:
+    """Return the start page of the server that a base URL leads to."""
+    url = urlsplit(base_url)
+    return f"{url.scheme}://{host_of(base_url)}/"
+
+
+def host_of(base_url: str) -> str:
+    """Return host and port, without a user before them."""
+    return urlsplit(base_url).netloc.rpartition("@")[2]
+
+
+def without_secrets(address: str) -> str:
+    """Return an address without user, connection id, key or query."""
+    url = urlsplit(address)
+    return f"{url.scheme}://{host_of(address)}{url.path}"
 
 
 class ServiceTask:
@@ -33,7 +62,7 @@ class ServiceTask:
 
     template_ext: Sequence[str] = ()
     ui_color = "#e3edf7"
-    operator_extra_links: "Collection[BaseOperatorLink]" = (KnowledgeBotServiceLink(),)
+    operator_extra_links: Collection[BaseOperatorLink] = (KnowledgeBotServiceLink(),)
 
     knowledge_bot_conn_id: str
 

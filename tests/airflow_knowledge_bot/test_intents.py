@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from uuid import UUID
 
+import airflow.sdk
 import pytest
-from airflow.sdk import NEVER_EXPIRE
 
 from airflow_knowledge_bot._compat import AirflowException, AirflowFailException
 from airflow_knowledge_bot.operators import KnowledgeBotSendMessageOperator
@@ -171,12 +171,13 @@ def test_cleared_is_what_airflow_s_own_counters_say(attempt, service, counted, s
 
 
 def test_an_intent_never_expires_before_it_is_settled(attempt, service):
+    never = getattr(airflow.sdk, "NEVER_EXPIRE", timedelta.max)
     killed_in_the_middle(attempt, service)
     (open_one,) = [key for key, one in attempt.store.items() if "state" in one]
-    assert attempt.store.retentions[open_one] is NEVER_EXPIRE
+    assert attempt.store.retentions[open_one] is never
     with pytest.raises(AirflowFailException):
         attempt()
-    assert attempt.store.retentions[open_one] is NEVER_EXPIRE
+    assert attempt.store.retentions[open_one] is never
     attempt(cleared=1)
     assert attempt.store.retentions[open_one] is None
 

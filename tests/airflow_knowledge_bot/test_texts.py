@@ -5,7 +5,7 @@ from datetime import timedelta
 from time import sleep
 
 import pytest
-from airflow.sdk.exceptions import AirflowTaskTimeout
+from airflow.exceptions import AirflowTaskTimeout  # where Airflow 3.1 has it, too
 from airflow.sdk.execution_time.timeout import timeout
 
 from airflow_knowledge_bot._compat import AirflowFailException

@@ -11,7 +11,7 @@ from urllib.parse import SplitResult
 from airflow.sdk import Asset, AssetAlias
 from airflow.sdk.definitions.asset import AssetNameRef, AssetUriRef
 
-from airflow_knowledge_bot.links import host_of
+from airflow_knowledge_bot.tasks import host_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -10,8 +10,6 @@ from airflow_knowledge_bot._compat import AirflowNotFoundException
 # isort: split
 from airflow.sdk import BaseHook
 
-from airflow_knowledge_bot.get_provider_info import field_behaviour
-
 if TYPE_CHECKING:
     from airflow_knowledge_bot.hooks.connections import ConnectionSettings
     from knowledge_bot import AsyncClient, Client
@@ -245,6 +243,8 @@ class KnowledgeBotHook(BaseHook):
     @classmethod
     def get_ui_field_behaviour(cls) -> dict[str, Any]:
         """Return the form's labels for Airflow 3.1; later ones read `get_provider_info` alone."""
+        from airflow_knowledge_bot.get_provider_info import field_behaviour
+
         return field_behaviour(cls.conn_type)
 
     def _of_connection(self, endpoint: str, **arguments: Any) -> dict[str, Any]:

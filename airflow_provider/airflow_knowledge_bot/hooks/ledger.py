@@ -8,8 +8,6 @@ from airflow_knowledge_bot._compat import AirflowNotFoundException
 # isort: split
 from airflow.sdk import BaseHook
 
-from airflow_knowledge_bot.get_provider_info import field_behaviour
-
 if TYPE_CHECKING:
     from airflow.sdk import Connection
 
@@ -72,6 +70,8 @@ class KnowledgeBotLedgerHook(BaseHook):
     @classmethod
     def get_ui_field_behaviour(cls) -> dict[str, Any]:
         """Return the form's labels for Airflow 3.1; later ones read `get_provider_info` alone."""
+        from airflow_knowledge_bot.get_provider_info import field_behaviour
+
         return field_behaviour(cls.conn_type)
 
 

@@ -12,13 +12,7 @@ from airflow_knowledge_bot._compat import AirflowFailException, AirflowNotFoundE
 # isort: split
 from airflow.sdk import BaseOperator, XComArg
 
-from airflow_knowledge_bot.functions import (
-    call_with_context,
-    check_function,
-    name_of,
-)
 from airflow_knowledge_bot.hooks import KnowledgeBotHook
-from airflow_knowledge_bot.links import without_secrets
 from airflow_knowledge_bot.tasks import (
     NAMING,
     ServiceTask,
@@ -30,6 +24,7 @@ from airflow_knowledge_bot.tasks import (
     check_on_unknown,
     hand_on,
     label_mapped_task,
+    without_secrets,
 )
 
 if TYPE_CHECKING:
@@ -72,6 +67,8 @@ class OriginTask(ServiceTask, BaseOperator):
         super()._set_xcomargs_dependencies()
         given: Any = self.origin
         if callable(given):
+            from airflow_knowledge_bot.functions import check_function
+
             check_function("origin", given)
         elif isinstance(given, bytes | dict | None) or (
             isinstance(given, str) and "{{" not in given
@@ -133,6 +130,7 @@ class OriginTask(ServiceTask, BaseOperator):
                 "Check what the template or the upstream task gives."
             )
         if callable(function := given):
+            from airflow_knowledge_bot.functions import call_with_context
 
             def given() -> Any:
                 return call_with_context(function, context, jinja_env=self.get_template_env)
@@ -461,6 +459,8 @@ def _connections_of_items() -> Iterator[None]:
 
 def _described(given: Any, name: str) -> str:
     if callable(given):
+        from airflow_knowledge_bot.functions import name_of
+
         return f"items of the function {name_of(given)!r}"
     if isinstance(given, list | tuple):
         return f"{len(given):,} items"

@@ -90,8 +90,8 @@ class RequestOperator(ServiceTask, BaseOperator):
         """
         from airflow_knowledge_bot.assets.knowledge_bot import collection_uri, describe_outlets
         from airflow_knowledge_bot.failures import task_fails_for_good
-        from airflow_knowledge_bot.links import without_secrets
         from airflow_knowledge_bot.memory import Intent
+        from airflow_knowledge_bot.tasks import without_secrets
         from airflow_knowledge_bot.texts import storable
 
         label = self.item_label

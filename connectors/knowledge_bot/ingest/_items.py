@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TypeAlias
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, SecretStr
 
 from knowledge_bot._endpoints import Collections, Headers, collection_ids, header_list
+from knowledge_bot._json import storable
 from knowledge_bot.ingest._listings import holds_login
 
 _PIECE = 1024 * 1024
@@ -51,7 +52,7 @@ class _Item(BaseModel, frozen=True, extra="forbid", hide_input_in_errors=True):
 
     collections: CollectionIds = None
     key: str | None = Field(default=None, min_length=1)
-    version: str | None = None
+    version: Annotated[str, AfterValidator(storable)] | None = None
 
 
 class WebPage(_Item):
