@@ -292,6 +292,10 @@ async def test_as_many_as_may_be_are_asked_at_once_each_in_its_own_conversation(
             f"{TASK}Generate a concise, 3-5 word title.\nUSER: When do you open on Saturday?\nA: 9",
             '{"title": "When do you open on Saturday"}',
         ),
+        (
+            f"{TASK}Generate a concise title summarizing the chat.\nUSER: Who opens?\nA: Mia",
+            '{"title": "Who opens"}',
+        ),
         (f"{TASK}Generate 1-3 broad tags categorizing the main themes", '{"tags": []}'),
         (f"{TASK}Suggest 3-5 relevant follow-up questions", '{"follow_ups": []}'),
         (
@@ -300,8 +304,13 @@ async def test_as_many_as_may_be_are_asked_at_once_each_in_its_own_conversation(
         ),
         (f"{TASK}You are an autocompletion system. Continue the text in `<text>`", '{"text": ""}'),
         (f"{TASK}Generate a detailed prompt for am image generation task", '{"prompt": ""}'),
+        ("Your task is to reflect the speaker's likely facial expression through an emoji.", ""),
         (
             "Please generate a concise, 5-word-or-less title for the conversation.\nUser: Who?",
+            "Who",
+        ),
+        (
+            "Please generate a concise title (max 40 characters) for a conversation\nUser: Who?",
             "Who",
         ),
         (
@@ -322,6 +331,16 @@ def test_what_a_chat_window_asks_for_itself_costs_no_message(
         text = found.choices[0].message.content
     assert text == expected
     assert asked(service) == []
+
+
+def test_a_window_that_shortens_a_list_puts_nothing_into_its_conversation(client, service):
+    said = [{"role": "user", "content": "Who opens?"}]
+    answered = client.chat.completions.create(model="bot_guide", messages=said).choices[0].message
+    asks = f"{TASK}Summarize the conversation above that will be compacted out of the active chat."
+    said += [{"role": "assistant", "content": answered.content}, {"role": "user", "content": asks}]
+    shortened = client.chat.completions.create(model="bot_guide", messages=said)
+    assert shortened.choices[0].message.content == "Earlier messages are left out."
+    assert asked(service) == ["Who opens?"]
 
 
 def test_a_question_about_titles_is_a_question(client, service):
