@@ -14,7 +14,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
 from weakref import WeakSet
@@ -142,7 +142,7 @@ class Database(ABC):
     tables: ClassVar[str]
 
     file: Path | None
-    url: str
+    url: str = field(repr=False)
     name: str
 
     @classmethod

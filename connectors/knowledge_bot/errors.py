@@ -322,7 +322,8 @@ class MissingExtraError(ModuleNotFoundError):
         return type(self), (self._needed_by, self.extra, self.name)
 
 
-_LOGIN = re.compile(r"((?:https?|ftp)://)[^\s/?#]*@", re.IGNORECASE)
+# Of any address, also one whose scheme was forgotten.
+_LOGIN = re.compile(r"((?:\b[a-z][a-z0-9+.-]*:|(?<![^\s'\"(]))//)[^\s/?#]*@", re.IGNORECASE)
 
 
 def without_logins(text: str) -> str:

@@ -10,6 +10,7 @@ import pytest
 from calls import KEY, SOURCE, ask, create, upload
 from http_libraries import CLIENTS
 from knowledge_bot import AsyncClient, Client, Delivery, KnowledgeBotError
+from knowledge_bot.conversations import Heads
 from scripted_server import answer, close, reset, silence
 from waiting import until_awaited
 
@@ -116,6 +117,26 @@ def test_nor_in_what_a_client_shows_of_itself(scripted):
         derived = client.with_options(timeout=1)
         for thing in (client, derived, client.chat("bot_1"), client.to_async()):
             assert KEY not in "".join(shown_in(thing))
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("at https://me:word@h/a", "at https://***@h/a"),
+        ("'//me:word@h/a' is not absolute", "'//***@h/a' is not absolute"),
+        ("postgresql+psycopg://me:w%40rd@h:1/db", "postgresql+psycopg://***@h:1/db"),
+        ("https://h//@someone/a@b", "https://h//@someone/a@b"),
+        ("mail me@h // or you@h", "mail me@h // or you@h"),
+    ],
+)
+def test_no_error_shows_the_login_of_an_address(text, shown):
+    assert str(KnowledgeBotError(text)) == f"{shown}."
+
+
+def test_no_database_shows_its_password():
+    heads = Heads("postgresql://me:word@127.0.0.1:1/db")
+    assert "me" in heads._store._session._database.url
+    assert "word" not in repr(heads) + repr(heads._store._session._database)
 
 
 def test_the_planted_key_would_be_found(caplog):
