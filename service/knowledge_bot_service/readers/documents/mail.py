@@ -34,12 +34,14 @@ def read_eml(data: bytes, read: Read) -> ParsedDocument:
 
 def read_mbox(data: bytes, read: Read) -> ParsedDocument:
     """The messages of a mailbox, as `read_eml`."""
-    starts = [found.end() for found in _FROM_LINE.finditer(data)]
-    ends = [found.start() for found in _FROM_LINE.finditer(data)][1:]
+    found = [*_FROM_LINE.finditer(data)]
+    # One without such a line is a message.
+    starts = [one.end() for one in found] or [0]
+    ends = [*(one.start() for one in found[1:]), len(data)]
     warnings: list[str] = []
     blocks = (
         block
-        for start, end in zip(starts, [*ends, len(data)], strict=True)
+        for start, end in zip(starts, ends, strict=True)
         for block in _message(_parsed(data[start:end]), read, warnings)
     )
     return ParsedDocument(blocks, None, warnings)

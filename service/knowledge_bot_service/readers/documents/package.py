@@ -136,7 +136,8 @@ def opened(file: IO[bytes]) -> Iterator[Package]:
     try:
         with zipfile.ZipFile(file) as archive:
             yield Package(archive)
-    except (zipfile.BadZipFile, KeyError):
+    # A place that is none, in a damaged list of the members, is an OSError.
+    except (zipfile.BadZipFile, KeyError, OSError):
         raise ExtractionError("the document is damaged or cut off") from None
     except (EOFError, NotImplementedError, RuntimeError, zlib.error) as error:
         if isinstance(error, RecursionError):

@@ -103,7 +103,8 @@ def read_cards(source: str) -> ParsedDocument:
     """Calendars and contacts (iCalendar, vCard): each event or person a record."""
     blocks: list[Block] = []
     found: dict[str, str] = {}
-    for line in _FOLDED.sub("", source).split("\n"):
+    # The last one may have no end.
+    for line in [*_FOLDED.sub("", source).split("\n"), "END"]:
         head, _, value = line.partition(":")
         name, *parameters = head.upper().split(";")
         name = name.rpartition(".")[2]

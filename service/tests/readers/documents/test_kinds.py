@@ -254,6 +254,11 @@ COMPOUND = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600)
         ),
         ("a.epub", epub(), "no text"),
         ("a.epub", archive({"META-INF/container.xml": "<a/>"}), "damaged"),
+        (
+            "a.odt",
+            odf(TEXT)[:-10] + b"\xff\xff\xff\0" + odf(TEXT)[-6:],
+            "damaged or cut off",
+        ),
         ("a.rtf", "{\\rtf1 {\\pict 00}}", "no text"),
         ("a.ipynb", "[]", "damaged"),
         ("a.docx", COMPOUND + "EncryptedPackage".encode("utf-16-le"), "protected by a password"),
@@ -293,6 +298,36 @@ def test_what_cannot_be_read_gets_its_reason(name, content, reason, read):
         ),
         ("a.docx", docx("Kept.", body='<w:altChunk r:id="rId1"/>')),
         ("a.json", '{"a":' * 200 + '"Kept."' + "}" * 200),
+        ("a.mbox", "Subject: No line before it\n\nKept."),
+        ("a.mbox", "From a@b 09:00\n" * 10_000 + "Kept: yes\n\nKept."),
+        ("a.srt", "1\n00:00:01,000 --> 00:00:02,000\n" + "<" * 50_000 + "Kept."),
+        ("a.vcf", "BEGIN:VCARD\n" * 50_000 + "FN:Kept." + "\n " * 50_000),
+        ("a.ipynb", '{"cells": [{"source": "Kept.", "outputs": "x"}, {"cell_type": "code"}]}'),
+        ("a.pptx", pptx("<p:grpSp>" * 100 + TITLE + "</p:grpSp>" * 100, link="file:///etc/passwd")),
+        (
+            "a.epub",
+            epub("<html><p>Kept.</p><img src='file:///etc/passwd'><iframe src='/etc/passwd'>"),
+        ),
+        (
+            "a.odt",
+            odf(
+                "<text:list><text:list-item>" * 50
+                + "<text:p>Kept.</text:p>"
+                + "</text:list-item></text:list>" * 50
+            ),
+        ),
+        (
+            "a.rtf",
+            r"{\rtf1 {\field{\*\fldinst INCLUDETEXT /etc/passwd}{\fldrslt Kept.}}{\object\objdata 00}}",
+        ),
+        (
+            "a.eml",
+            f"{MAIL}Content-Type: message/external-body; access-type=local-file; name=/etc/passwd\n\nKept.",
+        ),
+        (
+            "a.mhtml",
+            "MIME-Version: 1.0\nContent-Type: multipart/related; boundary=b\n\n--b\nContent-Type: text/html\n\n<p>Kept.<img src=file:///etc/passwd>\n--b--",
+        ),
     ],
 )
 def test_what_is_hostile_fetches_nothing_and_ends(name, content, read):
