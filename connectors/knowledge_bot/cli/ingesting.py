@@ -377,16 +377,20 @@ def sql(*, query: str, **how: Any) -> Any:
     return Sql(query, **how)
 
 
-def _compared(default: str | None, ways: str) -> Callable[[Callable[..., None]], Any]:
+def _compare(default: str | None, *ways: str, by: str) -> Callable[[Callable[..., None]], Any]:
+    """Add the option that says how a change of a page is seen."""
+    return click.option(
+        "--compare",
+        type=click.Choice(ways),
+        default=default,
+        show_default=default is not None,
+        help=f"How to see that a page changed: {by}",
+    )
+
+
+def _reading() -> Callable[[Callable[..., None]], Any]:
     """Add the options of commands that read pages to compare them."""
     return _with(
-        click.option(
-            "--compare",
-            type=click.Choice(["content", "lastmod"]),
-            default=default,
-            show_default=default is not None,
-            help=f"How to see that a page changed: {ways}",
-        ),
         click.option(
             "--ignore",
             metavar="REGEX",
@@ -418,7 +422,7 @@ def _compared(default: str | None, ways: str) -> Callable[[Callable[..., None]],
 @click.option("--pages", default=10_000, show_default=True, help="How many pages to read at most.")
 @_patterns("--include", "Only these pages, in .gitignore syntax: docs/, *.html.")
 @_patterns("--exclude", "Not these pages, in the same notation.")
-@_compared("content", "by its main text, or by what the sitemap or its server says.")
+@_reading()
 @click.option("--no-sitemaps", is_flag=True, help="Follow links only.")
 @_ingestion
 def site(*, url: str, requests: float, no_sitemaps: bool, **how: Any) -> Any:
@@ -439,7 +443,8 @@ def site(*, url: str, requests: float, no_sitemaps: bool, **how: Any) -> Any:
 
 @ingest.command(cls=Ingesting)
 @click.argument("address", metavar="URL|FILE")
-@_compared("lastmod", "by its main text, for which it is read, or by its lastmod.")
+@_compare("lastmod", "content", "lastmod", by="by its main text, for which it is read, or lastmod.")
+@_reading()
 @_ingestion
 def sitemap(*, address: str, requests: float, **how: Any) -> Any:
     """Add the pages of a sitemap, nested and compressed ones included.
@@ -456,7 +461,13 @@ def sitemap(*, address: str, requests: float, **how: Any) -> Any:
 
 @ingest.command(cls=Ingesting)
 @click.argument("address", metavar="URL|FILE")
-@_compared("lastmod", "by its main text, for which it is read, or by the time in the feed.")
+@_compare(
+    "lastmod",
+    "content",
+    "lastmod",
+    by="by its main text, for which it is read, or by the time in the feed.",
+)
+@_reading()
 @_ingestion
 def feed(*, address: str, requests: float, **how: Any) -> Any:
     """Add the pages that an RSS or Atom feed links to.
@@ -470,11 +481,8 @@ def feed(*, address: str, requests: float, **how: Any) -> Any:
 
 @ingest.command(cls=Ingesting)
 @click.argument("source", metavar="FILE")
-@_compared(
-    None,
-    "by its main text, or by the time that its server names; it is read for both.  [default: not "
-    "at all]",
-)
+@_compare(None, "content", by="by its main text, for which it is read.  [default: not at all]")
+@_reading()
 @_ingestion
 def urls(*, source: str, requests: float, **how: Any) -> Any:
     """Add the pages of a list of addresses.

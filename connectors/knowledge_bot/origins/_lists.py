@@ -29,7 +29,7 @@ from knowledge_bot.origins._origin import (
 
 if TYPE_CHECKING:
     from knowledge_bot.ingest._items import WebPage
-    from knowledge_bot.origins._pages import Compare, FetchedPage, Known, PageReader
+    from knowledge_bot.origins._pages import FetchedPage, Known, PageReader
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +46,6 @@ class ComparedPages(Origin):
     """Pages that are read, if that is wanted, to see whether they changed.
 
     Attributes:
-        compare: what a change of a page is seen by.
         ignore: a regular expression for what does not count in a main text.
         reread: whether to read pages that their servers say are unchanged.
         rate: the most requests per second.
@@ -54,19 +53,13 @@ class ComparedPages(Origin):
     """
 
     _: KW_ONLY
-    compare: Literal["content", "lastmod"] | None = "lastmod"
     ignore: str | None = None
     reread: bool = False
     rate: float = 2.0
     allow_private: bool = False
 
-    _ways: ClassVar[tuple[str | None, ...]] = ("content", "lastmod")
-
     def _check(self) -> None:
         super()._check()
-        if self.compare not in self._ways:
-            shown = f"expected 'content' or 'lastmod', not {self.compare!r}"
-            raise ConfigurationError.of("compare", shown)
         check_number("rate", self.rate, 0.001)
         check_flag("allow_private", self.allow_private)
         check_flag("reread", self.reread)
@@ -80,13 +73,13 @@ class ComparedPages(Origin):
         `named_by` is the address of the list; what stands in the caller's own file or list is as
         good as given by the caller.
         """
-        with self._reading(named_by, memory or NoMemory(), self.compare or "content") as compared:
+        with self._reading(named_by, memory or NoMemory()) as compared:
             for page in pages:
                 yield page if isinstance(page, Skipped) else compared(page)
 
     @contextmanager
     def _reading(
-        self, named_by: str, memory: Memory, compare: "Compare"
+        self, named_by: str, memory: Memory
     ) -> "Iterator[Callable[[WebPage], WebPage | Skipped]]":
         """Return what reads a page."""
         from knowledge_bot.origins._fetching import PoliteFetcher
@@ -95,7 +88,6 @@ class ComparedPages(Origin):
         fetcher = PoliteFetcher(named_by, self.rate, allow_private=self.allow_private)
         reader = PageReader(
             fetcher,
-            compare=compare,
             memory=memory,
             largest=_LARGEST,
             also=lambda _: True,
@@ -118,11 +110,14 @@ class _Document(ComparedPages):
     """A document that lists pages."""
 
     address: str
+    _: KW_ONLY
+    compare: Literal["content", "lastmod"] = "lastmod"
 
     template_fields: ClassVar[tuple[str, ...]] = ("address", "name")
 
     def _check(self) -> None:
         super()._check()
+        _check_way(self.compare, "lastmod")
         if isinstance(self.address, os.PathLike):
             self._set(address=os.fspath(self.address))
         given: object = self.address
@@ -159,7 +154,7 @@ class _Document(ComparedPages):
         """
         from knowledge_bot.origins._pages import Known
 
-        with self._reading(named_by, memory, "content") as compared:
+        with self._reading(named_by, memory) as compared:
             for page in pages:
                 if isinstance(page, Skipped) or page.version is None:
                     yield page
@@ -260,9 +255,8 @@ class Urls(OfLines, ComparedPages):
     Attributes:
         source: a path, `-` for standard input, an open file, or the addresses themselves.
         name: by default the file's path. Without one, nothing of a pipe or a list is ever gone.
-        compare: what a change of a page is seen by: its main text (`content`), or the time that its
-            server states (`lastmod`). Each page is read for that, as by `Site`. By default no page
-            is read, and later changes are not seen.
+        compare: what a change of a page is seen by: its main text (`content`), for which it is
+            read, as by `Site`. By default no page is read, and later changes are not seen.
         ignore: what does not count in a main text, and
         reread: whether to read pages that their servers say are unchanged; see `Site`.
         rate: the most pages read per second.
@@ -274,9 +268,11 @@ class Urls(OfLines, ComparedPages):
     """
 
     _: KW_ONLY
-    compare: Literal["content", "lastmod"] | None = None
+    compare: Literal["content"] | None = None
 
-    _ways: ClassVar[tuple[str | None, ...]] = (None, "content", "lastmod")
+    def _check(self) -> None:
+        super()._check()
+        _check_way(self.compare, None)
 
     def items(self, memory: Memory | None = None) -> "Iterator[WebPage | Skipped]":
         """Yield a `WebPage` for each line."""
@@ -292,6 +288,12 @@ class Urls(OfLines, ComparedPages):
                 yield skipped_address(address, f"{self._label}, line {number}") or WebPage(
                     name=address, url=address
                 )
+
+
+def _check_way(given: object, other: str | None) -> None:
+    if given not in ("content", other):
+        shown = f"expected 'content' or {other!r}, not {given!r}"
+        raise ConfigurationError.of("compare", shown)
 
 
 def _as(page: "WebPage", known: "Known") -> "WebPage":

@@ -13,7 +13,6 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import astuple, dataclass, fields, replace
-from typing import Literal, TypeAlias
 
 from knowledge_bot.ingest._items import WebPage
 from knowledge_bot.origins._addresses import cleaned
@@ -27,9 +26,6 @@ from knowledge_bot_web.fetching import Headers, Validators, WebResponse
 from knowledge_bot_web.html import PageError
 
 logger = logging.getLogger(__name__)
-
-Compare: TypeAlias = Literal["content", "lastmod"]
-"""What a change of a page is seen by: its main text, or the time that its server states."""
 
 _KINDS = ("text/html", "application/xhtml+xml")
 # Seconds for which a server is believed that a page is unchanged; some say it of any page.
@@ -95,22 +91,16 @@ class Known:
         except (ValueError, TypeError):
             return cls(digest=version, modified=version)
 
-    def followed_by(self, now: "Known", compare: Compare) -> "Known":
+    def followed_by(self, now: "Known") -> "Known":
         """Return what to remember of a page that was read again.
 
-        A change is what the way to compare sees; what was never known says nothing.
+        What was never known says nothing of a change.
         """
-        seen = (
-            (self.content, now.content) if compare == "content" else (self.modified, now.modified)
-        )
-        unstated = compare == "lastmod" and seen[0] == seen[1] is not None
-        if unstated and self.content and now.content and self.content != now.content:
-            return replace(now, digest=now.content, changes=self.changes + 1, lies=True)
-        if None in seen or seen[0] == seen[1]:
-            return replace(now, digest=self.digest or seen[1], lies=self.lies)
+        if None in (self.content, now.content) or self.content == now.content:
+            return replace(now, digest=self.digest or now.content, lies=self.lies)
         same = (self.etag, self.modified) == (now.etag, now.modified)
-        lies = self.lies or (same and bool(self.etag or self.modified) and compare == "content")
-        return replace(now, digest=seen[1], changes=self.changes + 1, lies=lies)
+        lies = self.lies or (same and bool(self.etag or self.modified))
+        return replace(now, digest=now.content, changes=self.changes + 1, lies=lies)
 
 
 def _packed(values: object) -> str:
@@ -194,14 +184,13 @@ class PageReader:
         self,
         fetcher: PoliteFetcher,
         *,
-        compare: Compare,
         memory: Memory,
         largest: int,
         also: Callable[[WebResponse], bool],
         ignore: str | None = None,
         reread: bool = False,
     ) -> None:
-        self._fetcher, self._compare, self._memory = fetcher, compare, memory
+        self._fetcher, self._memory = fetcher, memory
         self._largest, self._also = largest, also
         self._ignore = re.compile(ignore) if ignore is not None else None
         self._reread = reread
@@ -263,7 +252,7 @@ class PageReader:
         one every page would seem to have changed, and be sent again.
         """
         before = Known.of(self._memory.recall(url))
-        if before is None or self._compare == "lastmod" or before.reader in self._readers:
+        if before is None or before.reader in self._readers:
             return before
         raise UnreadableError(
             f"it was compared with {before.reader[:40]} before, which is not installed here: "
@@ -288,28 +277,18 @@ class PageReader:
         else:
             document, blocks = self._blocks(address, answer, known.reader)
             content = digest_of(without(blocks, known.places))
-            if (
-                before is not None
-                and self._seems_changed(before, content, known.modified)
-                and not answer.cut
-            ):
+            if before is not None and before.content not in (None, content) and not answer.cut:
                 more = places_of(blocks, self._once_more(address, known.reader))
                 known = replace(known, places=tuple(dict.fromkeys((*known.places, *more))))
                 content = digest_of(without(blocks, known.places))
             known = replace(known, content=content, text=digest_of(document.texts))
             page = self._page(address, answer, document, blocks=hashed(blocks), known=known)
         if before is None:
-            first = known.content if self._compare == "content" else known.modified
-            return replace(page, known=replace(page.known, digest=first))
-        after = before.followed_by(page.known, self._compare)
+            return replace(page, known=replace(page.known, digest=known.content))
+        after = before.followed_by(page.known)
         if after.lies > before.lies:
             logger.warning("The server of %s said that it is unchanged, and it is not", url)
         return replace(page, known=after)
-
-    def _seems_changed(self, before: Known, content: str | None, modified: str | None) -> bool:
-        """Return whether the text is another, and that counts: always, or if it is not stated."""
-        stated = self._compare == "lastmod" and before.modified != modified
-        return before.content not in (None, content) and not stated
 
     def _page(
         self,

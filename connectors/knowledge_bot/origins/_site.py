@@ -10,7 +10,7 @@ from contextlib import closing, suppress
 from dataclasses import KW_ONLY, dataclass, field, replace
 from hashlib import blake2b
 from time import monotonic
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
 from knowledge_bot._endpoints import check_number
@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+# For how long pages are looked for, in seconds, and the most bytes of a page, and in all.
+_SECONDS = 21_600.0
+_PAGE_BYTES, _TOTAL_BYTES = 5_000_000, 2_000_000_000
 # The longest delay between two requests that a robots.txt may ask for, in seconds.
 _LONGEST_DELAY = 30.0
 # Unanswered requests in a row after which the rest of a site is left alone.
@@ -79,9 +82,6 @@ class Site(ComparedPages):
         include: the pages to take, written like a `.gitignore`, for the path or for the path with
             its query: `docs/`, `*.html`. Only these and the first page are read.
         exclude: the pages to leave out, written the same way.
-        compare: what a change of a page is seen by: its main text (`content`), or the time in the
-            sitemap or from its server (`lastmod`). Later changes of a page without one are not
-            seen.
         ignore: a regular expression for what does not count in a main text, such as a date. A new
             one may show pages as changed, once.
         reread: whether to read all pages. Otherwise those that their servers say are unchanged are
@@ -89,9 +89,6 @@ class Site(ComparedPages):
         sitemaps: whether to begin with the pages of `/sitemap.xml` and of the sitemaps in
             robots.txt too.
         rate: the most requests per second; fewer if robots.txt asks for that.
-        seconds: how long to look for pages, in seconds.
-        page_bytes: the most bytes read of a page.
-        total_bytes: the most bytes read in all.
         allow_private: whether a public site may lead to private addresses, by redirects or by its
             name. A site in a private network always may.
         headers: headers for reading the pages, and for the service's scraping; they are sent only
@@ -107,11 +104,7 @@ class Site(ComparedPages):
     pages: int = 10_000
     include: str | Iterable[str] = ()
     exclude: str | Iterable[str] = ()
-    compare: Literal["content", "lastmod"] | None = "content"
     sitemaps: bool = True
-    seconds: float = 21_600.0
-    page_bytes: int = 5_000_000
-    total_bytes: int = 2_000_000_000
     headers: "Mapping[str, str] | Iterable[Header] | None" = field(default=None, repr=False)
 
     template_fields: ClassVar[tuple[str, ...]] = ("url", "name", "include", "exclude", "headers")
@@ -126,9 +119,6 @@ class Site(ComparedPages):
             self._set(url=self._start)
         check_number("depth", self.depth, 0, whole=True)
         check_number("pages", self.pages, 1, whole=True)
-        check_number("seconds", self.seconds, 0)
-        check_number("page_bytes", self.page_bytes, 1, whole=True)
-        check_number("total_bytes", self.total_bytes, 1, whole=True)
         check_flag("sitemaps", self.sitemaps)
         matching(self.include, "include")
         matching(self.exclude)
@@ -195,9 +185,8 @@ class Site(ComparedPages):
         )
         reader = PageReader(
             fetcher,
-            compare=self.compare or "content",
             memory=memory,
-            largest=self.page_bytes,
+            largest=_PAGE_BYTES,
             also=is_linked_document,
             ignore=self.ignore,
             reread=self.reread,
@@ -242,7 +231,6 @@ class _Entry(NamedTuple):
     Attributes:
         url: the address.
         depth: how many links lead to it.
-        modified: the time of its last change in a sitemap.
         linked_from: the page that links to it.
         via: the addresses that redirected here.
         copies: how many pages in a row before it have a text that another page has.
@@ -251,7 +239,6 @@ class _Entry(NamedTuple):
 
     url: str
     depth: int
-    modified: str | None = None
     linked_from: str = ""
     via: tuple[str, ...] = ()
     copies: int = 0
@@ -417,8 +404,7 @@ class _Crawl:
         if isinstance(found, Moved) and (yield from self._move(entry, found)):
             return
         if not self._started:
-            modified = yield from self._read_sitemaps(entry.url)
-            entry = entry._replace(modified=modified)
+            yield from self._read_sitemaps(entry.url)
         if found is not None and not isinstance(found, Moved):
             yield from self._take(entry, found)
 
@@ -521,7 +507,7 @@ class _Crawl:
         elif copies <= _COPIES:
             yield from self._follow(entry, page.links, copies)
         if self._held and self._held[-1].entry is entry:
-            yield from self._enqueue(other, _Entry(other, entry.depth, None, entry.url))
+            yield from self._enqueue(other, _Entry(other, entry.depth, entry.url))
 
     def _says_nothing(self, entry: _Entry, page: "FetchedPage") -> Iterator[Skipped]:
         """Skip a page that cannot be sent, or that is not what its address stands for."""
@@ -529,7 +515,7 @@ class _Crawl:
         if page.gate:
             self._gates[entry.url] = page.gate
         if page.cut and not page.is_document:
-            reason = f"it is larger than page_bytes, {self._site.page_bytes:,} bytes"
+            reason = f"it is larger than {_PAGE_BYTES:,} bytes"
             yield from self._unread(entry, reason, "", failed=True)
         elif page.hollow:
             yield from self._unread(entry, page.hollow, "", failed=True)
@@ -559,8 +545,6 @@ class _Crawl:
         self._taken[entry.url] = known.text, page.blocks
         if known.changes >= _ALWAYS:
             self._always.append(entry.url)
-        if entry.modified and self._site.compare == "lastmod" and not known.lies:
-            page = replace(page, known=replace(known, digest=entry.modified))
         return page.item(entry.url, headers=self._site.headers_for(entry.url))
 
     def _copy(self, entry: _Entry, of: str) -> Skipped:
@@ -596,7 +580,7 @@ class _Crawl:
     def _follow(self, entry: _Entry, links: Iterable[str], copies: int = 0) -> Iterator[Skipped]:
         for link in links:
             if (own := self._on_site(link)) is not None and self._takes(own):
-                next_one = _Entry(own, entry.depth + 1, None, entry.url, copies=copies)
+                next_one = _Entry(own, entry.depth + 1, entry.url, copies=copies)
                 yield from self._enqueue(own, next_one)
 
     def _enqueue(self, url: str, entry: _Entry, *, at_once: bool = False) -> Iterator[Skipped]:
@@ -638,9 +622,9 @@ class _Crawl:
         """Return which bound was reached; empty if none was."""
         if self._read >= self._site.pages:
             return f"{self._read:,} addresses were read"
-        if monotonic() - self._began >= self._site.seconds:
-            return f"it took {self._site.seconds:g} seconds"
-        if self._fetcher.received >= self._site.total_bytes:
+        if monotonic() - self._began >= _SECONDS:
+            return f"it took {_SECONDS:g} seconds"
+        if self._fetcher.received >= _TOTAL_BYTES:
             return f"{self._fetcher.received:,} bytes were read"
         return ""
 
@@ -680,14 +664,14 @@ class _Crawl:
         self._fetcher.interval = max(1 / self._site.rate, min(asked, _LONGEST_DELAY))
         return True
 
-    def _read_sitemaps(self, url: str) -> Generator[Skipped, None, str | None]:
-        """Queue the pages of the sitemaps; return the time that they give for the first page."""
+    def _read_sitemaps(self, url: str) -> Iterator[Skipped]:
+        """Queue the pages of the sitemaps."""
         self._started = True
         if not self._site.sitemaps or self._site.depth == 0:
-            return None
+            return
         guessed = urljoin(url, "/sitemap.xml")
         named = [found for each in self._robots.sitemaps if (found := cleaned(each, url))]
-        modified, seen, known = None, set[str](), self._note.lists
+        seen, known = set[str](), self._note.lists
         from knowledge_bot.origins._sitemap import sitemap_pages
 
         for address in dict.fromkeys((*named, guessed)):
@@ -696,17 +680,14 @@ class _Crawl:
             )
             for item in pages:
                 if self._bound() or self._more:
-                    return modified
+                    return
                 if isinstance(item, Skipped):
                     # One that never was read hid the same pages in the last run.
                     hides = item.partial and (known is None or item.name in known)
                     if hides or guessed in named or not address == guessed == item.name:
                         yield replace(item, partial=hides)
-                elif (own := self._on_site(cleaned(item.url) or "")) == url:
-                    modified = item.version
-                elif own is not None and self._takes(own):
-                    yield from self._enqueue(own, _Entry(own, 1, item.version, address))
-        return modified
+                elif (own := self._on_site(cleaned(item.url) or "")) and self._takes(own):
+                    yield from self._enqueue(own, _Entry(own, 1, address))
 
 
 def _bare(url: str) -> str:

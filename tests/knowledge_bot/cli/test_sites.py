@@ -1,4 +1,4 @@
-"""`kbot ingest site`, for a site over a real socket and the embedded service."""
+"""`kbot ingest site`, for a site over a real socket."""
 
 import pytest
 
@@ -23,11 +23,16 @@ def site():
         yield server
 
 
+@pytest.fixture
+def service_with_sync(standing_in):
+    return standing_in(collections=["col_1"], extensions={"sources", "sync"})
+
+
 def ingest(run, site, *options):
     return run("ingest", "site", site.url(), "--requests", "1000", *options)
 
 
-def test_a_dry_run_names_the_pages_that_would_be_sent(run, of_the_service, site):
+def test_a_dry_run_names_the_pages_that_would_be_sent(run, service_with_sync, site):
     done = ingest(run, site, "--dry-run", "--exclude", "shop/")
     assert done.exit_code == 0, done.stderr
     shown = done.stdout + done.stderr
@@ -35,7 +40,7 @@ def test_a_dry_run_names_the_pages_that_would_be_sent(run, of_the_service, site)
     assert "/shop/a" not in shown
 
 
-def test_a_second_run_sends_what_changed_alone(run, of_the_service, site):
+def test_a_second_run_sends_what_changed_alone(run, service_with_sync, site):
     first = ingest(run, site)
     assert first.exit_code == 0, first.stderr
     assert "created\t3" in first.stdout
@@ -46,7 +51,7 @@ def test_a_second_run_sends_what_changed_alone(run, of_the_service, site):
 
 
 @pytest.mark.parametrize("kind", ["sitemap", "feed", "urls"])
-def test_a_list_is_compared_by_the_pages_main_texts(run, of_the_service, site, tmp_path, kind):
+def test_a_list_is_compared_by_the_pages_main_texts(run, service_with_sync, site, tmp_path, kind):
     listed = {
         "sitemap": "<urlset><url><loc>{}</loc></url></urlset>",
         "feed": '<rss version="2.0"><channel><item><link>{}</link></item></channel></rss>',

@@ -208,15 +208,18 @@ def test_the_memory_is_bounded_by_the_pages_that_are_read(clock, plain, monkeypa
 # Bounds -------------------------------------------------------------------------------------------
 
 
-def test_a_site_without_end_ends_by_time_and_by_bytes(small, clock, plain):
+def test_a_site_without_end_ends_by_time_and_by_bytes(small, clock, plain, monkeypatch):
     small.makers["/"] = lambda path: Response(
         b"<p>%d<a href='%s1'>x</a>" % (len(path), path.encode())
     )
-    *pages, last = Site(f"{small.root}/", depth=10_000, seconds=30, sitemaps=False).items()
+    site = Site(f"{small.root}/", depth=10_000, sitemaps=False)
+    monkeypatch.setattr(crawling, "_SECONDS", 30)
+    *pages, last = site.items()
     assert "30 seconds" in last.reason
     assert last.partial
     assert len(pages) == 60  # two a second
-    *pages, last = Site(f"{small.root}/", depth=10_000, total_bytes=1000, sitemaps=False).items()
+    monkeypatch.setattr(crawling, "_TOTAL_BYTES", 1000)
+    *pages, last = site.items()
     assert "bytes" in last.reason
     assert 20 < len(pages) < 60
 
@@ -257,11 +260,11 @@ def test_a_page_of_100_megabytes_is_cut_off_and_named_and_the_rest_is_done(small
     small.responses["/huge"] = Response(b"<a href=/in-huge>x</a>", more=much)
     small.page("/in-huge")
     memory = Memory()
-    items = list(memory.of(Site(f"{small.root}/", page_bytes=1_000_000)))
+    items = list(memory.of(Site(f"{small.root}/")))
     assert f"{small.root}/small" in memory.versions
     assert f"{small.root}/huge" not in memory.versions  # it is read and named again in the next run
     assert sent(small, items) == {"/", "/small", "/in-huge"}
-    assert reasons(small, items)["/huge"] == ("it is larger than page_bytes, 1,000,000 bytes")
+    assert reasons(small, items)["/huge"] == "it is larger than 5,000,000 bytes"
     assert next(taken) < 400  # what was sent into the closed connection's buffers
 
 
@@ -545,25 +548,6 @@ def test_include_and_exclude_say_what_is_read_and_sent(small, plain):
     assert Site(f"{small.root}#x").name == f"{small.root}/"
 
 
-def test_lastmod_is_the_sitemap_s_or_the_server_s(small, plain):
-    small.page("/", "/a", "/b", headers={"Last-Modified": "Thu, 01 Jan 2026 00:00:00 GMT"})
-    small.page("/a", headers={"Last-Modified": "Fri, 02 Jan 2026 00:00:00 GMT"})
-    small.page("/b")
-    entry = "<url><loc>/{}</loc><lastmod>{}</lastmod></url>"
-    body = "".join(
-        entry.format(path, day) for path, day in (("", "2026-03-01"), ("c", "2026-03-03"))
-    )
-    small.responses["/sitemap.xml"] = Response(f"<urlset>{body}</urlset>".encode(), kind="text/xml")
-    small.page("/c")
-    found = versions(Site(f"{small.root}/", compare="lastmod").items())
-    assert {url.removeprefix(small.root): version for url, version in found.items()} == {
-        "/": "2026-03-01T00:00:00+00:00",
-        "/a": "Fri, 02 Jan 2026 00:00:00 GMT",
-        "/b": None,
-        "/c": "2026-03-03T00:00:00+00:00",
-    }
-
-
 TRAVEL = "<main><h1>Travel</h1><p>" + "Expenses are refunded within a month. " * 20 + "</main>"
 
 
@@ -597,8 +581,6 @@ def test_an_extractor_that_is_gone_is_missed_and_no_page_counts_as_changed(small
     assert shown.reason.startswith(
         "it was compared with trafilatura before, which is not installed"
     )
-    (dated,) = memory.of(Site(f"{small.root}/", compare="lastmod"))
-    assert isinstance(dated, WebPage)
 
 
 def test_what_a_304_says_of_robots_counts(small, plain):
@@ -769,7 +751,7 @@ def test_a_page_that_always_changes_is_named(small, plain, caplog):
         *({"url": one} for one in ("ftp://h.example/", "h.example")),
         *({"pages": one} for one in (0, True)),
         *({"rate": one} for one in (0, float("nan"))),
-        *({"ignore": "("}, {"reread": 1}, {"depth": -1}, {"compare": "etag"}),
+        *({"ignore": "("}, {"reread": 1}, {"depth": -1}),
         *({"headers": {"a b": "c"}}, {"include": 5}, {"exclude": [5]}),
         *({"allow_private": "no"}, {"sitemaps": 0}),
     ],
