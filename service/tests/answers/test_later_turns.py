@@ -77,17 +77,22 @@ def is_right(one: dict[str, Any], answer: str) -> bool:
 
 def test_what_no_source_says_is_not_answered_in_any_turn_where_it_is_not_alone(told):
     http, given = told
-    refused = [one for one in absent_in(given) if not ask(http, one)["found"]]
+    alone = {one: ask(http, one) for one in absent_in(given)}
+    refused = [one for one, message in alone.items() if not message["found"]]
     conversation = None
-    answered = []
+    answered, quoted = [], []
     for one, before in zip(refused, cycle([*answered_in(given)[:10], *given["follow_ups"]])):
         earlier = [before.get("before"), before["question"]]
         for question in filter(None, earlier):
             conversation = ask(http, question, conversation)["conversation_id"]
-        if ask(http, one, conversation)["found"]:
+        message = ask(http, one, conversation)
+        if message["found"]:
             answered.append((earlier[-1], one))
+        elif not alone[one]["sources"] and message["sources"]:
+            quoted.append((earlier[-1], one))
     assert len(refused) >= 0.7 * len(absent_in(given))
     assert len(answered) <= 0.03 * len(refused), answered
+    assert len(quoted) <= 0.03 * len(refused), quoted
 
 
 @pytest.mark.parametrize("turn", [2, pytest.param(4, marks=pytest.mark.slow)])
