@@ -1,13 +1,18 @@
-"""A folder as an office has it: documents of fifteen kinds, asked as a colleague asks."""
+"""A folder as an office has it: sixty documents of many kinds, asked as a colleague asks."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import httpx
 import pytest
 
 from document_files import docx, epub, odf, pdf, pptx, xlsx
-from in_process import InProcess
-from service_calls import ask, client_of, value_of
+from serve_command import key_in, serving
+from service_calls import ask, value_of
+from waiting import until
+
+pytestmark = pytest.mark.timeout(300)
 
 MAIL = "From: Ada <ada@example.org>\nSubject: {}\nMIME-Version: 1.0\n\n{}\n"
 BULLET = (
@@ -60,19 +65,52 @@ OFFICE: dict[str, bytes | str] = {
 }
 
 
+# What else lies in such a folder: as many minutes as make sixty files.
+MINUTES: dict[str, Callable[[str], bytes | str]] = {
+    "docx": docx,
+    "pptx": lambda text: pptx(BULLET.format("Minutes", text)),
+    "xlsx": lambda text: xlsx(ROW.format(1, "Item", "Decided") + ROW.format(2, "1", text)),
+    "odt": lambda text: odf(f"<text:p>{text}</text:p>"),
+    "rtf": lambda text: f"{{\\rtf1 {text}\\par}}",
+    "eml": lambda text: MAIL.format("Minutes", text),
+    "html": lambda text: f"<html><body><p>{text}</p></body></html>",
+    "md": lambda text: f"# Minutes\n\n{text}\n",
+}
+for number in range(60 - len(OFFICE)):
+    suffix, written = [*MINUTES.items()][number % len(MINUTES)]
+    OFFICE[f"minutes/{number + 1}.{suffix}"] = written(
+        f"In session {number + 1} the board decided to paint corridor {number + 101} green."
+    )
+
+
+def write(folder: Path, name: str, content: bytes | str) -> None:
+    file = folder / name
+    file.parent.mkdir(exist_ok=True)
+    file.write_bytes(content if isinstance(content, bytes) else content.encode())
+
+
+def told(http: httpx.Client, question: str) -> str:
+    answer: str = ask(http, question, bot="bot_default")["answer"]
+    return answer
+
+
 @pytest.fixture(scope="module")
-def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    folder = tmp_path_factory.mktemp("office")
+def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[httpx.Client, Path]]:
+    home = tmp_path_factory.mktemp("office")
+    folder = home / "files"
+    for name, content in OFFICE.items():
+        write(folder, name, content)
     with (
-        InProcess(folder, collections=["col_one"], bots=["bot_one"]) as service,
-        client_of(service) as http,
+        serving(home, "--with", "files") as (address, printed, _),
+        httpx.Client(base_url=address, headers={"X-API-KEY": key_in(printed)}, timeout=30) as http,
     ):
-        for name, content in OFFICE.items():
-            form = {"name": name, "collections": ["col_one"]}
-            value_of(http.post("/sources/upload", data=form, files={"file": (name, content)}))
-        service.wait_until_ready(60)
-        assert {one.name: one.reason for one in service.sources() if one.status != "ready"} == {}
-        yield http
+        assert until(lambda: counted(http) == {"ready": 60}, 120)
+        yield http, folder
+
+
+def counted(http: httpx.Client) -> dict[str, int]:
+    listed = value_of(http.get("/sources", params={"limit": 500}))["data"]
+    return dict(Counter(one["status"] for one in listed))
 
 
 @pytest.mark.parametrize(
@@ -101,4 +139,20 @@ def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     ],
 )
 def test_a_colleague_is_answered_from_documents_of_every_kind(question, value, office):
-    assert value in ask(office, question)["answer"]
+    assert value in told(office[0], question)
+
+
+def test_a_night_with_changes_is_answered_from_in_the_morning(office):
+    http, folder = office
+    write(
+        folder, "fees.xlsx", xlsx(ROW.format(1, "Item", "Fee") + ROW.format(2, "Projector", "40"))
+    )
+    write(folder, "minutes/61.docx", docx("The board elected Ruth Varga as its treasurer."))
+    (folder / "garden.epub").unlink()
+    (folder / "parking.rtf").rename(folder / "guests.rtf")
+    assert until(lambda: "Fee: 40" in told(http, "What is the fee for the projector?"), 90)
+    assert until(lambda: "Varga" in told(http, "Who is the treasurer of the board?"), 90)
+    assert until(lambda: "Sources: guests.rtf" in told(http, "Where do visitors park?"), 90)
+    assert until(lambda: "May" not in told(http, "When are tomatoes planted?"), 90)
+    assert "35 francs" not in told(http, "What is the fee for the projector?")
+    assert counted(http) == {"ready": 60}
