@@ -7,15 +7,20 @@ under the same key. A key should stay the same when the content changes.
 import hashlib
 import os
 from collections.abc import Callable
+from concurrent.futures import wait
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, SecretStr
 
 from knowledge_bot._endpoints import Collections, Headers, collection_ids, header_list
 from knowledge_bot._json import storable
+from knowledge_bot._threads import begun
 from knowledge_bot.ingest._listings import holds_login
 
 _PIECE = 1024 * 1024
+
+# Seconds that a piece is waited for, once or twice.
+_PATIENCE = 30.0
 _UNSAID = bytes(8)
 
 
@@ -184,16 +189,33 @@ class File(_Item):
         """Read the content and return its SHA-256.
 
         Raises:
-            OSError: it cannot be read.
+            OSError: it cannot be read, or what `open` returned gives nothing for a minute.
         """
         if self.open is None:
             with open(self.path, "rb") as stream:  # noqa: PTH123 - as for `path`
                 return hashlib.file_digest(stream, "sha256").digest()
-        with self.open() as stream:
+        return _digest_of(self.open)
+
+
+def _digest_of(opened: Callable[[], BinaryIO]) -> bytes:
+    """Return the SHA-256 of what is opened, which may be a pipe that gives nothing for ever."""
+    pieces = 0
+
+    def read() -> bytes:
+        nonlocal pieces
+        with opened() as stream:
             found = hashlib.sha256()
             while piece := stream.read(_PIECE):
                 found.update(piece)
+                pieces += 1
             return found.digest()
+
+    reading, before = begun("hash", read), -1
+    while not wait([reading], _PATIENCE).done:
+        if pieces == before:
+            raise TimeoutError(f"it gave nothing for {_PATIENCE:g} s")
+        before = pieces
+    return reading.result()
 
 
 Item: TypeAlias = File | Text | WebPage
