@@ -8,7 +8,7 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from inspect import cleandoc
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ def results() -> dict[str, Result]:
 
 
 # An option that so many commands have is explained once.
-_OF_SEVERAL = 3
+_OF_SEVERAL = 2
 
 
 def commands() -> str:
@@ -72,7 +72,7 @@ def _records(context: click.Context) -> list[tuple[str, str]]:
     return [(name, meaning) for name, meaning in found if meaning]
 
 
-def _command(context: click.Context, shared: Container[tuple[str, str]]) -> Iterator[str]:
+def _command(context: click.Context, shared: dict[tuple[str, str], None]) -> Iterator[str]:
     command, records = context.command, _records(context)
     pieces = " ".join(command.collect_usage_pieces(context)).replace("[OPTIONS] ", "")
     usage = f"{context.command_path} {pieces}".removesuffix("[OPTIONS]").rstrip()
@@ -91,9 +91,21 @@ def _command(context: click.Context, shared: Container[tuple[str, str]]) -> Iter
         yield "```text\n" + "\n\n".join(examples) + "\n```\n"
     if own := [one for one in records if one not in shared]:
         yield _options(own)
-    common = [f"`{one[0].partition(' ')[0]}`" for one in records if one in shared]
-    if common:
-        yield f"[Everywhere the same](#options-of-several-commands): {', '.join(common)}.\n"
+    of_all = _of_all_below(context.parent) if context.parent else set()
+    if common := _names(one for one in records if one in shared and one not in of_all):
+        yield f"[Everywhere the same](#options-of-several-commands): {common}.\n"
+    if common := _names(one for one in shared if one in _of_all_below(context)):
+        yield f"Each command below [takes](#options-of-several-commands): {common}.\n"
+
+
+def _names(records: Iterable[tuple[str, str]]) -> str:
+    return ", ".join(f"`{name.partition(' ')[0]}`" for name, _ in records)
+
+
+def _of_all_below(context: click.Context) -> set[tuple[str, str]]:
+    """Return the options that every command of a group has; the whole of `kbot` is none."""
+    below = [*_contexts(context)][1:] if context.parent else []
+    return set.intersection(*(set(_records(one)) for one in below)) if below else set()
 
 
 def _options(records: Iterable[tuple[str, str]]) -> str:

@@ -2,7 +2,7 @@
 
 It starts the embedded service, and runs commands one after the other. What they really wrote
 becomes `docs/images/kbot-NAME.svg`: `minute` serves a folder and changes a file in it; `ingest`
-feeds a folder, removes a file, and settles what is gone; `site` feeds the project's own
+feeds a folder, changes a file and removes another; `site` feeds the project's own
 documentation, as pages of a web site, and changes one; `check` asks what a bot knows, before and
 after it is fed.
 """
@@ -49,10 +49,9 @@ COMMANDS = {
     ),
     "ingest": (
         "kbot ingest folder handbook --origin handbook --rate 80",
-        "rm handbook/repair-evening.md",
+        "rm handbook/repair-evening.md; sed -i 's/14 days/21 days/' handbook/borrowing.md",
         "kbot ingest folder handbook --origin handbook",
-        "kbot ledger gone",
-        "kbot ledger gone | cut -f1 | kbot ledger forget -",
+        "kbot sources origins",
     ),
     "site": (
         "kbot ingest site $DOCS --dry-run",
@@ -104,6 +103,8 @@ class Screen:
                 self.lines[self._row] = ""
             elif final == "m":
                 self.lines[self._row] += f"\x1b[{number}m"
+            elif text == "\t":
+                self.lines[self._row] += " " * (8 - len(self.lines[self._row]) % 8)
             elif text not in ("", "\r"):
                 self.lines[self._row] += text
 
@@ -155,7 +156,7 @@ def a_served_folder(home: Path) -> Iterator[str]:
         ) as process,
     ):
         try:
-            assert until(lambda: "Watching" in (home / "served.txt").read_text(), 60)
+            assert until(lambda: "Fed " in (home / "served.txt").read_text(), 60)
             yield (home / "served.txt").read_text()
         finally:
             process.terminate()
