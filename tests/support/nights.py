@@ -484,6 +484,22 @@ FAULTS = (
     ),
     Night("a site is down", lambda w: w.everywhere(b"Down", 503), 3, kind="site"),
     Night("a site is being maintained", lambda w: w.everywhere(HTML), 3, kind="site"),
+    Night(
+        "a site is being maintained, and its pages are not found",
+        lambda w: (w.everywhere(b"", 404), w.respond("/", HTML)),
+        3,
+        kind="site",
+    ),
+    Night(
+        "a site is being maintained, and its pages fail",
+        lambda w: (
+            w.everywhere(b"", 503),
+            w.respond("/", HTML),
+            w.respond("/robots.txt", b"", 404),
+        ),
+        3,
+        kind="site",
+    ),
     Night("a site's start is being maintained", lambda w: w.respond("/", HTML), 3, kind="site"),
     Night(
         "a site's start leads to another host, to sign in there (sist2 311)",
@@ -553,6 +569,11 @@ def _run(world: World, statement: str) -> None:
 
 TWINS = (
     Night("nothing happened", lambda w: None),
+    Night(
+        "a list is written in UTF-16, as PowerShell does it",
+        lambda w: w.list.write_bytes(w.list.read_text().replace("\n", "\r\n").encode("utf-16")),
+        kind="jsonl",
+    ),
     Night("a file is new", lambda w: w.write("new.md", "It is new."), sent=1),
     Night("a file changed", lambda w: w.write("3.md", "It changed."), sent=1),
     Night(

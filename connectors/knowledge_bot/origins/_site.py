@@ -293,7 +293,7 @@ class _Crawl:
         self._again: list[str] = []  # what could not be read, and is not known
         self._failed = False  # something that was known could not be read
         self._gates: dict[str, str] = {}  # what pages ask for to which others may redirect
-        self._is_over = False
+        self._is_cut_short = False  # by a bound of its own
         # Of the pages of before that are still taken: how many there are, and how many came.
         self._before = sum(map(self._takes, self._known))
         self._met = 0
@@ -320,7 +320,7 @@ class _Crawl:
             key = item.name if isinstance(item, Skipped) else item.url
             known = self._known.get(key)
             if known is not None and self._takes(key):
-                self._met += not isinstance(item, Skipped) or bool(item.gone)
+                self._met += not isinstance(item, Skipped) or item.gone == "excluded"
             if isinstance(item, Skipped) or (known and known.digest == item.digest):
                 yield item
             else:
@@ -328,14 +328,13 @@ class _Crawl:
             if waiting and self._is_itself():
                 yield from waiting
                 waiting.clear()
-        if self._is_over:
-            missing = f"{self._before - self._met} of {self._before} pages of before did not come"
-            reason = (
-                f"it is new or changed, and waits: {missing}, so that the site may not be itself"
-            )
-            yield from (Skipped(page.url, reason, True, gone="unread") for page in waiting)
-        else:  # too little was seen to say so
+        if self._is_cut_short:  # too little was seen to say so
             yield from waiting
+            return
+        missing = f"{self._before - self._met} of {self._before} pages of before did not come"
+        reason = f"it is new or changed, and waits: {missing}; gone_limit=1 takes that for right"
+        for page in waiting:
+            yield Skipped(page.url, reason, invalid=True, gone="unread")
 
     def _is_itself(self) -> bool:
         """Return whether enough pages of before came by now."""
@@ -369,11 +368,11 @@ class _Crawl:
         if self._waiting or self._more:
             reason = self._bound() or f"{self._site.pages} addresses are read"
             logger.warning("The crawl of %s ended early: %s; there are more", start, reason)
+            self._is_cut_short = True
             yield Skipped(start, f"the crawl ended early: {reason}; there are more", partial=True)
             return
         if self._deeper:
             yield Skipped(start, f"pages more than {self._site.depth} links away were not read")
-        self._is_over = True
         if self._is_itself():
             noted = _Note(time.time(), tuple(self._lists), tuple(self._again))
             self._memory.note = noted.packed()
