@@ -188,7 +188,7 @@ def _place(folder: str) -> tuple[Path, int, int] | None:
     try:
         path = Path(folder).resolve(strict=True)
         found = path.stat()
-    except OSError:
+    except (OSError, RuntimeError):  # before Python 3.13 a circle of links is the latter
         return None
     return (path, found.st_dev, found.st_ino) if path.is_dir() else None
 

@@ -11,7 +11,14 @@ from typing import IO, TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._listings import Skipped
-from knowledge_bot.origins._origin import Memory, Origin, is_template, is_web_address, to_the_end
+from knowledge_bot.origins._origin import (
+    Memory,
+    Origin,
+    detail_of,
+    is_template,
+    is_web_address,
+    to_the_end,
+)
 
 if TYPE_CHECKING:
     from knowledge_bot.ingest._items import File, Text, WebPage
@@ -109,33 +116,27 @@ class JsonLines(OfLines):
 def _json_items(
     lines: Iterator[tuple[int, bytes]], name: str, folder: Path
 ) -> "Iterator[WebPage | Text | File | Skipped]":
-    from pydantic import ValidationError
+    for number, line in lines:
+        what = "it cannot be read"
+        try:
+            fields = _fields_of(line)
+            what = "it is not an item"
+            yield _item(fields, folder)
+        except (ValueError, TypeError) as error:
+            reason = f"{what}: {detail_of(error)}"
+            yield Skipped(f"{name}, line {number}", reason, invalid=True, partial=True)
+
+
+def _fields_of(line: bytes) -> Any:
     from pydantic_core import from_json
 
-    for number, line in lines:
-        place = f"{name}, line {number}"
-        if len(line) > _LONGEST_LINE:
-            yield Skipped(place, "it is too long", invalid=True, partial=True)
-            continue
-        try:
-            fields = from_json(line)
-        except ValueError as error:
-            # To the parser, each line is line 1.
-            detail = str(error)[:300].replace(" at line 1 column", " at column")
-            yield Skipped(place, f"it is not JSON: {detail}", invalid=True, partial=True)
-            continue
-        try:
-            yield _item(fields, folder)
-        except ValidationError as error:
-            first = error.errors(include_input=False, include_url=False)[0]
-            where = ".".join(str(part) for part in first["loc"])
-            said = first["msg"].removeprefix("Value error, ")
-            # Our own checks name the field themselves.
-            reason = said if said.startswith(f"{where}: ") else f"{where}: {said}"
-            yield Skipped(place, f"it is not an item: {reason}", invalid=True, partial=True)
-        except (ValueError, TypeError) as error:
-            reason = f"it is not an item: {str(error)[:300]}"
-            yield Skipped(place, reason, invalid=True, partial=True)
+    if len(line) > _LONGEST_LINE:
+        raise ValueError("it is too long")
+    try:
+        return from_json(line)
+    except ValueError as error:  # to the parser, each line is line 1
+        detail = str(error)[:300].replace(" at line 1 column", " at column")
+        raise ValueError(f"it is not JSON: {detail}") from None
 
 
 def _item(fields: Any, folder: Path) -> "WebPage | Text | File":

@@ -238,7 +238,9 @@ def detail_of(error: BaseException) -> str:
     """Return what an error says, in a line."""
     if hasattr(error, "errors"):  # pydantic's
         first = error.errors(include_input=False, include_url=False)[0]
-        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        where, said = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
+        # Our own checks name the field themselves.
+        return said if said.startswith(f"{where}: ") else f"{where}: {said}"
     said = " ".join(str(getattr(error, "strerror", None) or error).split())[:500]
     kind = type(error).__name__
     return f"{kind}: {said}" if isinstance(error, LookupError) else said or kind
