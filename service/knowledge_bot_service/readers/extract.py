@@ -231,7 +231,7 @@ def _binary_kind(start: bytes, text: bytes) -> str:
     if start.startswith(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"):
         return "ole"
     # Whatever else is before its first line, it is near the beginning (ISO 32000-1, annex H.3.4.1).
-    if _PDF.search(start, 0, _PAGE_START) or (_PDF.search(start) and is_binary(start)):
+    if _PDF.search(start, 0, _PAGE_START) or (b"%PDF-" in start and is_binary(start)):
         return "pdf"
     if text.startswith(b"{\\rtf"):
         return "rtf"

@@ -106,8 +106,13 @@ FORM = (
             "Please sign.\n\nSurname: Lark\n\nMember: Yes",
         ),
         (b"\0x" * 750 + b"\n" + pdf("Text"), "Text"),
+        (
+            b"<html>Moved</html>"
+            + pdf("Text").replace(b"\n1 0 obj", b"\n%" + bytes(99) + b"\n1 0 obj"),
+            "Text",
+        ),
     ],
-    ids=["table", "columns", "link", "form", "bytes before it"],
+    ids=["table", "columns", "link", "form", "bytes before it", "a page before it"],
 )
 def test_what_is_drawn_on_a_page_is_told_as_it_is_read(data, text, read):
     assert read(data, "a.pdf").text == text
