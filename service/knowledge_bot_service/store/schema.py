@@ -79,8 +79,8 @@ CREATE TABLE entry (
     waits INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (origin, key)
 ) STRICT, WITHOUT ROWID;
--- All that the sums of an origin are made of.
-CREATE INDEX entry_bucket ON entry (origin, bucket, mark);
+-- All that the sums of an origin are made of, and what tells whether a key sees the sources.
+CREATE INDEX entry_bucket ON entry (origin, bucket, mark, place);
 -- What runs have missed that are not at their end.
 CREATE TABLE missing (
     origin INTEGER NOT NULL REFERENCES origin,
