@@ -2,7 +2,7 @@
 
 Feeding takes the items in a thread, since they may block, and plans them a few hundred at a time.
 Workers, one for each request that may be in flight, send what is planned. What there is to compare
-with, and what is written down, is the keeper's.
+with, how each is sent, and what is written down, is the keeper's: the service itself, or a ledger.
 """
 
 import asyncio
@@ -10,22 +10,275 @@ import contextlib
 import itertools
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
-from knowledge_bot.errors import ConfigurationError, KnowledgeBotError
+from knowledge_bot._client import AsyncClient, Client
+from knowledge_bot._extensions import Extensions
+from knowledge_bot._threads import in_thread
+from knowledge_bot.errors import ConfigurationError, Delivery, KnowledgeBotError
 from knowledge_bot.ingest._feeding import ItemFeed, RunOrigin
 from knowledge_bot.ingest._jobs import Job, Planned
-from knowledge_bot.ingest._keeper import Keeper, StopError
-from knowledge_bot.ingest._pressure import Outage, Pressure, stop_of
-from knowledge_bot.ingest._report import Counters, Report, Stop, logger, stop_reason
+from knowledge_bot.ingest._pressure import (
+    Decision,
+    Judge,
+    Outage,
+    Pressure,
+    is_away,
+    settles,
+    stop_of,
+)
+from knowledge_bot.ingest._report import (
+    Counters,
+    Kind,
+    Report,
+    Stop,
+    StopError,
+    logger,
+    stop_reason,
+)
 from knowledge_bot.ingest._schema import LedgerError
-from knowledge_bot.ingest._sending import Courier, Sender
 
 if TYPE_CHECKING:
     from knowledge_bot.ingest._options import CheckedOptions
 
 # Seconds between two checks whether the run should stop.
 _TICK = 0.1
+
+
+# The longest ping, in seconds.
+_PING_TIMEOUT = 10.0
+
+# How many items a blocking client sends itself. To load aiohttp costs as much as some more of them.
+_FEW = 200
+
+# For how long something is asked that is about no single item, in seconds, and pauses between.
+_LONGEST_ASKED = 60.0
+_PAUSE = 1.0
+
+
+class Keeper(Protocol):
+    """Keeps the book of an origin for one run.
+
+    Attributes:
+        repeatable: whether an item may be sent again, whatever became of it the first time.
+        replaces: whether a changed item takes the place of its source.
+        note: what is remembered of the origin as a whole.
+    """
+
+    repeatable: bool
+    replaces: bool
+    note: str | None
+
+    async def open(self) -> None:
+        """Open the book.
+
+        Raises:
+            LedgerError: it cannot be opened.
+            StopError: the run has to end.
+            KnowledgeBotError: the service cannot be asked.
+        """
+
+    async def plan(self, items: Sequence[object]) -> Planned:
+        """Compare items, and listings of files, with the book; errors are those of `open`."""
+
+    async def more(self, incomplete: str) -> Planned | None:
+        """Return what else there is to do once all items were planned; None for nothing.
+
+        It is asked again when that is done.
+
+        Args:
+            incomplete: why not all items were seen; empty if they were.
+        """
+
+    async def claim(self, job: Job) -> bool:
+        """Write down that an item is about to be sent; False if it must not be."""
+
+    def request(self, job: Job) -> tuple[str, dict[str, Any]]:
+        """Return the client's method that sends an item, and its arguments."""
+
+    async def sent(self, job: Job, answer: Any) -> None:
+        """Write down and count what the service answered."""
+
+    async def judged(self, job: Job, error: KnowledgeBotError) -> Decision | None:
+        """Decide about an error that has a meaning of its own here; None for others."""
+
+    def failed(self, job: Job, kind: Kind | None, error: str, *, again: bool) -> None:
+        """Write down and count that an item was not sent, or may not have been.
+
+        Args:
+            job: the item.
+            kind: what became of it; None where the keeper finds that out by itself.
+            error: why.
+            again: whether it is sent again in a while, so that nothing is to be counted.
+        """
+
+    async def finish(self, incomplete: str) -> None:
+        """Look back once everything is sent: what is gone, what is ready, what is there at all."""
+
+    async def close(self) -> None:
+        """Write what is left, and give up the book, however the run ended."""
+
+    def tick(self) -> None:
+        """Do what is due; called a few times a second."""
+
+    def give_up(self) -> None:
+        """Wait for nothing any more."""
+
+    def recall(self, key: str) -> str | None:
+        """Return the version of the item that was last sent under a key."""
+
+    def entries(self) -> Iterable[tuple[str, str | None]]:
+        """Return key and version of each item of the origin."""
+
+
+class Sender:
+    """Sends the requests of a run. It awaits an asynchronous client; a blocking one is in threads.
+
+    A thread for each request costs twice the CPU. So a blocking client sends a few items, as in
+    most nights, and an asynchronous one many; but a subclass, or a client with the caller's
+    `http_client`, sends them all.
+    """
+
+    def __init__(self, client: Client | AsyncClient) -> None:
+        self._use(client)
+        self._few = type(client) is Client and not client._connections.given  # noqa: SLF001 - the core's own
+        self._expected = 0
+
+    def _use(self, client: Client | AsyncClient) -> None:
+        self._patient: Any = client
+        # The engine retries by itself, so that the whole run slows down.
+        self._client: Any = client._derive(max_retries=0)  # noqa: SLF001 - as above
+        self._awaits = isinstance(client, AsyncClient)
+
+    @property
+    def extensions(self) -> Extensions:
+        """What the service announced, as far as it was asked."""
+        return self._client._connections.announced.extensions or {}  # noqa: SLF001 - as above
+
+    async def open(self, count: int) -> None:
+        """Prepare to send more items, so that nothing is claimed before it can be sent."""
+        first = self._expected == 0
+        self._expected += count
+        if self._few and self._expected > _FEW:
+            self._few, first = False, True
+            self._use(self._patient.to_async())  # its connections end with the loop
+        if first:
+            await self._done(self._client._open)  # noqa: SLF001 - as above
+
+    async def send(self, method: str, fields: dict[str, Any]) -> Any:
+        """Call a method of the client once, or raise a `KnowledgeBotError`."""
+        return await self._done(getattr(self._client, method), **fields)
+
+    async def ask(self, method: str, *arguments: Any, **fields: Any) -> Any:
+        """Call a method of the client, again and again for a while where that may help."""
+        began = time.monotonic()
+        while True:
+            try:
+                return await self._done(getattr(self._patient, method), *arguments, **fields)
+            except KnowledgeBotError as error:
+                if not is_away(error) or time.monotonic() - began > _LONGEST_ASKED:
+                    raise
+            await asyncio.sleep(_PAUSE)
+
+    async def ping(self) -> object:
+        """Ask whether the service is up, or raise a `KnowledgeBotError`."""
+        timeout = min(_PING_TIMEOUT, self._client._configuration.timeout)  # noqa: SLF001 - as above
+        return await self._done(self._client._derive(timeout=timeout).ping)  # noqa: SLF001 - as above
+
+    async def _done(self, call: Callable[..., Any], *arguments: Any, **fields: Any) -> Any:
+        if self._awaits:
+            return await call(*arguments, **fields)
+        return await in_thread(partial(call, *arguments, **fields))
+
+
+class Courier:
+    """Sends one item after another, each when it has its turn.
+
+    Args:
+        sender: sends the requests.
+        keeper: says how, and writes down what became of it.
+        gate: gives turns.
+        counters: count it.
+        stop: ends the run.
+    """
+
+    def __init__(
+        self,
+        sender: Sender,
+        keeper: Keeper,
+        gate: Pressure,
+        counters: Counters,
+        stop: Callable[[Stop, str], None],
+    ) -> None:
+        self._sender, self._keeper, self._gate = sender, keeper, gate
+        self._counters, self._stop = counters, stop
+        self._judge = Judge(gate, repeatable=keeper.repeatable)
+
+    async def send(self, job: Job) -> float | None:
+        """Send an item when it has its turn, and record the outcome.
+
+        Returns:
+            The seconds after which it is to be sent again; None if it is not.
+        """
+        async with self._gate.turn() as mine:
+            if not mine:
+                if job.failure is not None:  # the run ended before it could be sent again
+                    self._counters.add(job.failure)
+                return None
+            if not await self._keeper.claim(job):
+                return None
+            wait = await self._try(job)
+        while wait is not None and job.in_doubt:
+            # It keeps its claim while it waits, since it may have been acted on.
+            await asyncio.sleep(wait)
+            async with self._gate.turn() as mine:
+                if not mine:
+                    error = job.failure.error if job.failure else ""
+                    self._keeper.failed(job, "unknown", error, again=False)
+                    return None
+                wait = await self._try(job)
+        return wait
+
+    async def _try(self, job: Job) -> float | None:
+        """Send an item once, and record the outcome; return as `send` does."""
+        job.tries, began, self._counters.current = job.tries + 1, time.monotonic(), job.name
+        method, fields = self._keeper.request(job)
+        try:
+            answer = await self._sender.send(method, fields)
+        except KnowledgeBotError as error:
+            return await self._failed(job, error, began)
+        except BaseException as error:
+            never = getattr(error, "delivery", None) is Delivery.NOT_DELIVERED
+            sure = never and not job.in_doubt
+            kind: Kind = "undelivered" if sure or self._keeper.repeatable else "unknown"
+            reason = f"it was interrupted while it was being sent: {error!r}"
+            self._keeper.failed(job, kind, reason, again=False)
+            raise
+        self._judge.succeeded()
+        await self._keeper.sent(job, answer)
+        return None
+
+    async def _failed(self, job: Job, error: KnowledgeBotError, began: float) -> float | None:
+        """Record a failure, or return the seconds after which the item is to be sent again."""
+        counts = self._counters.counts
+        succeeded = counts["created"] + counts["replaced"] + counts["unchanged"]
+        decision = await self._keeper.judged(job, error) or self._judge.failed(
+            error, began, job.tries, succeeded, keyed=job.in_doubt or _is_keyed(job)
+        )
+        kind: Kind | None = "unknown" if job.in_doubt and not settles(error) else decision.kind
+        again = decision.retry_in is not None
+        job.in_doubt = again and kind == "unknown"
+        job.failure = job.outcome("undelivered", str(error))
+        if not job.in_doubt:
+            self._keeper.failed(job, kind, str(error), again=again)
+        if decision.stop is not None:
+            self._stop(*decision.stop)
+        return decision.retry_in
+
+
+def _is_keyed(job: Job) -> bool:
+    return getattr(job.claim, "idempotency_key", None) is not None
 
 
 class SendingWorkers:

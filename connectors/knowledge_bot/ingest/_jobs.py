@@ -12,7 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Literal
 
-from knowledge_bot.ingest._listings import ListedFile, Skipped, version_of_file, version_of_stat
+from knowledge_bot.ingest._listings import (
+    ListedFile,
+    Skipped,
+    name_to_send,
+    version_of_file,
+    version_of_stat,
+)
 from knowledge_bot.ingest._report import Kind, Outcome, logger
 
 if TYPE_CHECKING:  # pydantic is slow to load, and a night without changes makes no item
@@ -111,6 +117,24 @@ class Job:
         """How a service reads it: what failed as a `.pdf` may be fine as a `.txt`."""
         return reading_of(self.kind, self.place)
 
+    def sent_as(self) -> tuple[str, dict[str, Any]]:
+        """Return as what it is sent, `text`, `webpage` or `file`, and the client's arguments."""
+        item: Any = self.item
+        fields: dict[str, Any] = {
+            "name": name_to_send(self.name),
+            "collections": self.collections,
+        }
+        if self.kind == "text":
+            return "text", {**fields, "content": item.content}
+        if self.kind == "webpage":
+            from knowledge_bot.models import Header
+
+            headers = [Header(name=name, value=of.get_secret_value()) for name, of in item.headers]
+            return "webpage", {**fields, "url": item.url, "headers": headers}
+        name = self.place.rpartition("/" if self.kind == "object" else os.sep)[2] or self.name
+        content = self.content if self.content is not None else item.open or self.place
+        return "file", {**fields, "file": content, "filename": name}
+
     def outcome(self, kind: Kind, error: str = "", source_id: str | None = None) -> Outcome:
         """Return what became of the item."""
         return Outcome(kind, self.name[:500], self.key, error, source_id)
@@ -165,7 +189,6 @@ class Examiner:
 
     Args:
         collections: where items go that name no collections.
-        hashes: whether the content of each item is hashed.
         is_own: says of a file's path whether it belongs to the run's own ledger.
 
     Attributes:
@@ -175,9 +198,9 @@ class Examiner:
     """
 
     def __init__(
-        self, collections: tuple[str, ...], *, hashes: bool, is_own: Callable[[str], bool]
+        self, collections: tuple[str, ...], *, is_own: Callable[[str], bool] = lambda _: False
     ) -> None:
-        self._collections, self._hashes, self._is_own = collections, hashes, is_own
+        self._collections, self._is_own = collections, is_own
         self.partial: str = ""
         self.left_out: dict[str, str] = {}
         self.unversioned: int = 0
@@ -261,7 +284,7 @@ class Examiner:
             raise _UnusableItemError("skipped", "it has no content")
         if job.kind == "file":
             self._read(job, known, room, now)
-        elif self._hashes:
+        else:
             job.digest = known(job) or item.content_digest()
         if job.kind == "object" and job.digest == _EMPTY:
             raise _UnusableItemError("skipped", f"{job.place} is empty")

@@ -20,12 +20,10 @@ from knowledge_bot._json import storable
 from knowledge_bot._responses import KEY_REUSED
 from knowledge_bot.errors import APIError, KnowledgeBotError
 from knowledge_bot.ingest._jobs import Examiner, Job, MovedItems, Planned, reading_of
-from knowledge_bot.ingest._keeper import would_move
 from knowledge_bot.ingest._listings import ListedFile, Listing, Skipped, version_of_file
 from knowledge_bot.ingest._pressure import Decision, Pressure
-from knowledge_bot.ingest._report import Kind, Outcome, Stop
+from knowledge_bot.ingest._report import Kind, Outcome, Stop, would_move
 from knowledge_bot.ingest._schema import LedgerError
-from knowledge_bot.ingest._sending import content_of
 from knowledge_bot.ingest._store import (
     DIGEST_SIZE,
     NO_ROW,
@@ -92,7 +90,7 @@ class LedgerKeeper:
         )
         self._writer = _Writer(self._store, options.concurrency, run.gate)
         is_own = self._store.is_ledger_file
-        self._examiner = Examiner(options.collections, hashes=True, is_own=is_own)
+        self._examiner = Examiner(options.collections, is_own=is_own)
         self._seen: _Seen
         self._moved, self._contents = MovedItems(), set[bytes]()
         self._others = _Others(shares=options.complete and not options.dry_run)
@@ -426,7 +424,7 @@ class LedgerKeeper:
 
     def request(self, job: Job) -> tuple[str, dict[str, Any]]:
         """Return how an item is created."""
-        kind, fields = content_of(job)
+        kind, fields = job.sent_as()
         if job.claim.idempotency_key is not None:
             fields["idempotency_key"] = job.claim.idempotency_key
         return _CREATE[kind], fields

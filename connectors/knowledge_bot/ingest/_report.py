@@ -400,3 +400,28 @@ def shortened(text: str) -> str:
     """Return a name or key for a message: on one line, of 200 characters at most."""
     line = text if text.isprintable() else repr(text)[1:-1]
     return line if len(line) <= _NAME_SHOWN else f"{line[: _NAME_SHOWN - 1]}…"
+
+
+class StopError(Exception):
+    """A keeper cannot go on, and so the run ends. `str` says why, as a detail of its stop."""
+
+    def __init__(self, stop: Stop, reason: str) -> None:
+        super().__init__(reason)
+        self.stop = stop
+
+
+def would_move(origin: str, there: Iterable[str], collections: Iterable[str]) -> StopError | None:
+    """Return why a run must not take an origin's sources out of the collections that they are in.
+
+    Two runs that feed one place into a collection each, under one name, would move them to and fro.
+    """
+    left = sorted(set(there).difference(collections))
+    if not left:
+        return None
+    return StopError(
+        Stop.OVERLAP,
+        f"what {origin!r} holds is in {', '.join(left)}, and would be in "
+        f"{', '.join(sorted(collections))} instead. If another run feeds it there, give this one "
+        "a name of its own (`origin`, `--origin`); or say that it is to be moved: anyway=True "
+        "(`--anyway`). Nothing was sent",
+    )

@@ -10,9 +10,8 @@ from knowledge_bot._client import AsyncClient, Client
 from knowledge_bot._signals import stop_on_signals
 from knowledge_bot._threads import in_own_loop
 from knowledge_bot.errors import ConfigurationError
-from knowledge_bot.ingest._engine import Run
+from knowledge_bot.ingest._engine import Keeper, Run, Sender
 from knowledge_bot.ingest._feeding import RunOrigin
-from knowledge_bot.ingest._keeper import Keeper
 from knowledge_bot.ingest._options import (
     CheckedOptions,
     IngestionOptions,
@@ -20,7 +19,6 @@ from knowledge_bot.ingest._options import (
     check_names,
 )
 from knowledge_bot.ingest._report import Report, Stop, logger
-from knowledge_bot.ingest._sending import Sender
 
 if TYPE_CHECKING:
     import os

@@ -23,11 +23,17 @@ from knowledge_bot._sync import BUCKETS, SUM_MODULUS, SyncMissing, SyncTouch, bu
 from knowledge_bot.errors import APIError, KnowledgeBotError, UnexpectedResponseError
 from knowledge_bot.ingest._feeding import WINDOW
 from knowledge_bot.ingest._jobs import Examiner, Job, MovedItems, Planned
-from knowledge_bot.ingest._keeper import StopError, would_move
 from knowledge_bot.ingest._listings import ListedFile, Listing, Skipped, name_to_send
 from knowledge_bot.ingest._pressure import Decision
-from knowledge_bot.ingest._report import Kind, Outcome, Stop, logger, shortened
-from knowledge_bot.ingest._sending import content_of
+from knowledge_bot.ingest._report import (
+    Kind,
+    Outcome,
+    Stop,
+    StopError,
+    logger,
+    shortened,
+    would_move,
+)
 
 if TYPE_CHECKING:
     from knowledge_bot.ingest._engine import Run
@@ -218,7 +224,7 @@ class ServiceKeeper:
         self._counters = run.counters
         self._whole = run.options.complete and run.place.whole
         self._wire = _Wire(run.options.collections)
-        self._examiner = Examiner(run.options.collections, hashes=True, is_own=lambda _: False)
+        self._examiner = Examiner(run.options.collections)
         self._book: _Book
         self._listed, self._moved = _Listed(), MovedItems()
         self._seen: dict[str, bytes] = {}  # digests of single items, by key
@@ -586,7 +592,7 @@ class ServiceKeeper:
 
     def request(self, job: Job) -> tuple[str, dict[str, Any]]:
         """Return how an item is put."""
-        kind, fields = content_of(job)
+        kind, fields = job.sent_as()
         if self._whole:
             fields["expected"] = None if job.before is None else job.before.digest
         digest, version = self._wire.digest(job), self._wire.version(job)
@@ -650,9 +656,9 @@ class ServiceKeeper:
             return
         found = await self._until_ready()
         told = await self._failures(found)
-        if self._whole and not incomplete:
+        await self._verify(found)
+        if self._whole and not (incomplete or self._counters.incomplete):
             await self._complete(missing, told)
-        await self._verify()
 
     def _gone(self) -> "list[tuple[SyncEntry, str]]":
         """Return what is missing and may be removed, with the reasons; count what stays."""
@@ -711,18 +717,17 @@ class ServiceKeeper:
         counts = self._counters.counts
         for key in done.keys:
             if (one := self._missing.get(key)) is not None:
-                self._book.change(key, one, None)
                 self._counters.add(Outcome("removed", key[:500], key, "", one.source_id))
         counts["removed"] += max(0, done.removed - len(done.keys))
         counts["gone"] += done.waiting
         self._counters.withhold(done.withheld, self._place.name, limit, "removed")
 
-    async def _verify(self) -> None:
+    async def _verify(self, found: "SyncSums") -> None:
         """Look whether what this run put is there, and what others put in its place."""
         if not self._put and not self._overtaken:
             return
         there: dict[str, bytes] = {}
-        buckets = {bucket_of(job.key) for job in self._overtaken} | await self._doubtful()
+        buckets = {bucket_of(job.key) for job in self._overtaken} | await self._doubtful(found)
         for bucket in sorted(buckets):
             entries = await self._asked("list_entries", bucket=bucket)
             there.update((entry.key, self._wire.digest_of(entry)) for entry in entries)
@@ -738,15 +743,14 @@ class ServiceKeeper:
                 reason = "another run was faster with another content; the next one compares again"
                 self._counters.add(job.outcome("undelivered", reason))
 
-    async def _doubtful(self) -> set[int]:
+    async def _doubtful(self, found: "SyncSums") -> set[int]:
         """Return the buckets in which something may be missing that this run put."""
         if not self._whole:  # of a part nobody knows the sums
             touches = [touch for *_, touch in self._put.values() if touch is not None]
             outcomes = await self._asked("touch_entries", touches) if touches else {}
             return {bucket_of(key) for key, outcome in outcomes.items() if outcome != "touched"}
-        now = await self._asked("compare_origin")
-        differing = set(self._book.differing(now.sums))
-        if (lost := self._book.count - now.count) > 0:
+        differing = set(self._book.differing(found.sums))
+        if (lost := self._book.count - found.count) > 0:
             reason = f"{lost} sources that were there are not any more: was the service restored?"
             self._counters.incomplete = self._counters.incomplete or reason
         return differing & set(map(bucket_of, self._put))

@@ -237,12 +237,11 @@ DELETE FROM kbot_runs WHERE lease_until < ? AND run NOT IN (SELECT run FROM kbot
 _KNOWN = "FROM kbot_items WHERE origin = ? AND digest IS NOT NULL AND number <= ?"
 COUNT_KNOWN = f"SELECT count(*), count(gone_at), count(gone_reason) {_KNOWN}"
 KNOWN = f"SELECT number, gone_at, gone_reason {_KNOWN}"
-NUMBERED = "SELECT number, key, name, source_id FROM kbot_items WHERE number {ids}"
+NUMBERED = "SELECT number, key FROM kbot_items WHERE number {ids}"
 MARK_GONE = """
 UPDATE kbot_items SET gone_at = {at}, gone_reason = {reason}, generation = generation + 1
 WHERE number {ids} AND id NOT IN (SELECT id FROM kbot_claims)
 """
-NUMBERS = "SELECT number, key FROM kbot_items WHERE origin = ? AND number <= ?"
 
 SUPERSEDE = """
 INSERT INTO kbot_superseded

@@ -424,11 +424,6 @@ class Store:
         found = self.read(lambda connection: connection.rows(sql.VERSIONS, self.origin))
         return [(key, version) for key, version in found]
 
-    def numbers(self) -> dict[str, int]:
-        """Return the numbers of the origin's rows, by their keys."""
-        values = self.origin, self.highest
-        return dict(self.read(lambda connection: connection.rows(sql.NUMBERS, *values)))
-
     # Writing --------------------------------------------------------------------------------------
 
     def write(self, batch: Batch) -> set[bytes]:
@@ -537,7 +532,7 @@ class Store:
             vanished = {number: (at, why) for number, at, why in rows if not seen[number]}
             again = first = 0
             changes = defaultdict[tuple[str, str], list[int]](list)
-            for number, key, *_ in connection.of_ids(sql.NUMBERED, list(vanished)):
+            for number, key in connection.of_ids(sql.NUMBERED, list(vanished)):
                 (at, before), reason = vanished[number], reason_of(key)
                 if reason == "unread":
                     continue
