@@ -194,16 +194,6 @@ def test_after_a_fault_one_more_night_makes_all_right(service, folder, feed, fau
     assert puts(service) == before
 
 
-def test_a_folder_that_is_empty_one_night_loses_nothing_and_is_red(service, folder, feed, tmp_path):
-    feed(Folder(folder, name="notes"))
-    empty = tmp_path / "sub" / "empty"
-    empty.mkdir()
-    report = feed(Folder(empty, name="notes"))
-    assert (report.withheld, report.ok, report.stopped) == (24, False, None)
-    assert is_as(service, folder)
-    assert feed(Folder(folder, name="notes")).unchanged == 24
-
-
 def test_a_third_goes_only_when_a_second_night_misses_it(service, folder, feed):
     feed(Folder(folder))
     (folder / "sub").rename(folder.with_name("away"))
@@ -225,20 +215,6 @@ def test_an_older_run_covers_no_newer_text(service, feed):
     assert (report.undelivered, report.ok) == (1, False)
     assert "another run was faster" in report.failures[0].error
     assert answered(service) == Counter({("t0", "the newest"): 1})
-
-
-def test_what_the_service_loses_while_a_run_lasts_is_told(service, feed):
-    def items():
-        yield from texts(5)
-        while len(service.sources) < 5:
-            pass
-        service.lose_next_answer(times=1, where=lambda request: request.path == "/sync/complete")
-        with Client(KEY, URL, transport=service.transport) as client:
-            client.delete_source(service.sources[0]["id"])
-
-    report = feed(items(), origin="o", concurrency=1)
-    assert (report.created, report.undelivered, report.ok) == (4, 1, False)
-    assert feed(texts(5), origin="o").created == 1
 
 
 # A service that does not keep its word ------------------------------------------------------------
@@ -318,18 +294,6 @@ def test_half_is_not_all(service, feed):
 
 
 # What the service could not read ------------------------------------------------------------------
-
-
-def test_a_document_that_cannot_be_read_is_red_once(service, feed):
-    service.fail_source("t1", "it has no text")
-    report = feed(texts(3), origin="o")
-    assert (report.failed, report.still_failed, report.ok) == (1, 0, False)
-    assert "it has no text" in report.failures[0].error
-    report = feed(texts(3), origin="o")
-    assert (report.failed, report.still_failed, report.ok, report.unchanged) == (0, 1, True, 3)
-    mended = [*texts(3)[::2], Text(name="t1", content="with text")]
-    assert feed(mended, origin="o").replaced == 1
-    assert feed(mended, origin="o").still_failed == 0
 
 
 def test_a_run_waits_for_what_is_not_read_yet(service, feed):

@@ -112,16 +112,6 @@ def test_a_file_of_items_is_an_origin_of_its_own(send, ledger, tmp_path, find):
     assert send(find(str(path)), ledger=ledger).gone == 1
 
 
-@pytest.mark.parametrize("find", [JsonLines, Sitemap])
-def test_nothing_is_gone_that_stands_behind_what_cannot_be_read(ingested, ledger, tmp_path, find):
-    path = written(tmp_path, find, 4)
-    assert ingested(find(str(path))).created == 4
-    path.write_bytes(path.read_bytes()[:-30])
-    report = ingested(find(str(path)))
-    assert (report.invalid, report.gone, report.withheld) == (1, 0, 0)
-    assert gone(ledger) == []
-
-
 def three_pages(site: TrapSite) -> None:
     del site.responses["/robots.txt"]
     site.page("/", "/a", "/b")

@@ -4,7 +4,10 @@ Each row is a fault, or its twin that must be green, on `kbot ingest … --quiet
 """
 
 import json
+import signal
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 
 import pytest
@@ -111,6 +114,9 @@ def test_what_the_service_cannot_read_is_told_once(tmp_path):
             report = ingest(client, world.origin, collections=COLLECTION, wait_ready=1)
         assert [one.name for one in report.failures] == ["slides/10.pptx"]
         assert (report.ok, report.failed, report.still_failed) == (False, 1, 10)
+        world.write("slides/10.pptx", "Slides that can be read")
+        _, _, mended = nightly.run()
+        assert (mended["replaced"], mended["still_failed"], mended["ok"]) == (1, 10, True)
 
 
 @pytest.mark.slow
@@ -159,3 +165,64 @@ def test_a_run_takes_nothing_out_of_the_collections_of_another(tmp_path, extensi
         assert feed("col_1", "col_2").ok
         assert feed("col_2", anyway=True).ok
         assert feed("col_2").unchanged == 30
+
+
+# Feeds a folder, and is killed before its n-th request that writes, or after the answer to it.
+KILLED = """
+import os, signal, sys
+import httpx
+from knowledge_bot import Client
+from knowledge_bot.ingest import ingest
+from knowledge_bot.origins import Folder
+
+url, key, folder, number, when = sys.argv[1:]
+left = int(number)
+
+class Killing(httpx.HTTPTransport):
+    def handle_request(self, request):
+        global left
+        left -= request.method != "GET"
+        now = left == 0 and request.method != "GET"
+        if now and when == "before":
+            os.kill(os.getpid(), signal.SIGKILL)
+        answer = super().handle_request(request)
+        if now:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return answer
+
+with httpx.Client(transport=Killing()) as http:
+    client = Client(key, url, http_client=http)
+    ingest(client, Folder(folder, name="docs"), collections="col_default", concurrency=1)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_run_that_is_killed_at_any_request_is_finished_by_the_next_one(tmp_path, when):
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    with OnAPort(tmp_path / "data") as service:
+        for number in range(1, 100):
+            for name in ("changed", "new", "renamed"):
+                (docs / f"{name} {number}.md").write_text(f"The {name} text of {number}.")
+            with Client(service.api_key, service.base_url) as client:
+                assert ingest(client, Folder(docs, name="docs"), collections="col_default").ok
+            (docs / f"changed {number}.md").write_text(f"Another text of {number}.")
+            (docs / f"new {number}.md").rename(docs / f"moved {number}.md")
+            (docs / f"renamed {number}.md").unlink()
+            (docs / f"last {number}.md").write_text(f"The last text of {number}.")
+            given = [service.base_url, service.api_key, str(docs), str(number), when]
+            killed = subprocess.run([sys.executable, "-c", KILLED, *given], check=False)
+            if killed.returncode == 0:  # it wrote fewer times than that
+                break
+            assert killed.returncode == -signal.SIGKILL
+            with Client(service.api_key, service.base_url) as client:
+                report = ingest(client, Folder(docs, name="docs"), collections="col_default")
+                assert report.ok
+                again = ingest(client, Folder(docs, name="docs"), collections="col_default")
+                assert again.unchanged == len(list(docs.iterdir()))
+                assert not again.sent + again.moved + again.removed + again.gone
+            held = [one.name for one in service.sources()]
+            assert sorted(held) == sorted(path.name for path in docs.iterdir())
+    assert number > 3
