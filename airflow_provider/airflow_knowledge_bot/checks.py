@@ -11,7 +11,6 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from airflow_knowledge_bot._compat import AirflowException, AirflowFailException
-from airflow_knowledge_bot.failures import key_at_fault
 from airflow_knowledge_bot.memory import TaskMemory, living
 from airflow_knowledge_bot.tasks import (
     as_several,
@@ -360,7 +359,7 @@ def so_far(progress: Progress, task: AskingTask) -> dict[str, Any]:
     }
 
 
-def failure_of(report: CheckReport, task: AskingTask, *, waiting: bool = False) -> Exception | None:
+def failure_of(report: CheckReport, *, waiting: bool = False) -> Exception | None:
     """Return the error that fails the task if too few questions have passed, or None.
 
     While `waiting`, a wrong answer may still become right: then it is None as well if waiting may
@@ -378,15 +377,15 @@ def failure_of(report: CheckReport, task: AskingTask, *, waiting: bool = False) 
             return None
     else:
         again = report.stopped is CheckStop.REQUESTED
-    lines = [*_sentences(report), _AGAIN if again else _advice(report, task)]
+    lines = [*_sentences(report), _AGAIN if again else _advice(report)]
     text = storable("\n".join(lines))
     return AirflowException(text) if again else AirflowFailException(text)
 
 
-def _advice(report: CheckReport, task: AskingTask) -> str:
+def _advice(report: CheckReport) -> str:
     match report.stopped:
         case CheckStop.AUTHENTICATION:
-            return key_at_fault(task.knowledge_bot_conn_id)
+            return "Clear the task once the key is good."
         case CheckStop.PAYMENT:
             return "Clear the task once the service's quota allows more."
         case CheckStop.BOT:

@@ -13,11 +13,9 @@ from airflow_knowledge_bot._compat import AirflowFailException, AirflowNotFoundE
 from airflow_knowledge_bot.texts import storable
 from knowledge_bot.errors import (
     APIError,
-    AuthenticationError,
     ConfigurationError,
     Delivery,
     KnowledgeBotError,
-    PermissionDeniedError,
     UnsupportedError,
 )
 
@@ -50,7 +48,7 @@ def task_fails_for_good(
     except KnowledgeBotError as error:
         if error.may_pass and (error.delivery is not Delivery.UNKNOWN or on_unknown == "resend"):
             raise
-        raise AirflowFailException(storable(_sentence(error, conn_id, parameters))) from error
+        raise AirflowFailException(storable(_sentence(error, parameters))) from error
 
 
 def no_connection(conn_id: str) -> str:
@@ -61,19 +59,9 @@ def no_connection(conn_id: str) -> str:
     )
 
 
-def key_at_fault(conn_id: str) -> str:
-    """Return the sentence that says where the refused key is stored."""
-    return (
-        f"The key is the password of the connection {conn_id!r}, which the task's parameter "
-        "'knowledge_bot_conn_id' names."
-    )
-
-
-def _sentence(error: KnowledgeBotError, conn_id: str, parameters: Mapping[str, Any]) -> str:
+def _sentence(error: KnowledgeBotError, parameters: Mapping[str, Any]) -> str:
     if error.delivery is Delivery.UNKNOWN:
         return f"{error} {_MAY_HAVE_ACTED}"
-    if isinstance(error, AuthenticationError | PermissionDeniedError):
-        return f"{error} {key_at_fault(conn_id)}"
     if isinstance(error, APIError) and (name := _parameter_at_fault(error, parameters)):
         return f"{error} The refusal is about the task's parameter {name!r}."
     if isinstance(error, ConfigurationError) and not isinstance(error, UnsupportedError):

@@ -20,7 +20,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow_knowledge_bot._compat import AirflowFailException
-from airflow_knowledge_bot.failures import key_at_fault
 from airflow_knowledge_bot.memory import counters, is_cleared
 from airflow_knowledge_bot.texts import brief, storable
 from knowledge_bot.ingest import IncompleteIngestionError, LedgerError, State, Stop
@@ -429,7 +428,7 @@ def failure_of(
     if not counts and stopped is None:
         return None
     resends = "unknown" in counts and task.on_unknown == "resend"
-    lines = storable(_lines(report, counts, task, collections))
+    lines = storable(_lines(report, counts, collections))
     if "unknown" in counts and not resends:
         lines[1:1] = storable(_how_to_settle(report.unknown, unknown, task.ledger_conn_id))
     may_pass = (
@@ -471,7 +470,6 @@ _NEXT = {
 def _lines(
     report: "Report",
     counts: Mapping[str, int],
-    task: IngestingTask,
     collections: Sequence[str],
 ) -> list[str]:
     lines = [f"Not everything got into {', '.join(collections)}: {str(report).rstrip('.')}."]
@@ -479,8 +477,6 @@ def _lines(
     errors = [one.error for one in report.failures if one.kind == "refused"]
     if "refused" in counts and any(one in error for error in errors for one in collections):
         lines.append("The refusal is about the task's parameter 'collections'.")
-    if report.stopped is Stop.AUTHENTICATION:
-        lines.append(key_at_fault(task.knowledge_bot_conn_id))
     shown = [failure for failure in report.failures if failure.kind in counts][:_QUOTED]
     return lines + [f"{one.kind}: {brief(one.name)}: {brief(one.error)}" for one in shown]
 

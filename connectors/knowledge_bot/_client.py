@@ -19,7 +19,6 @@ from weakref import WeakKeyDictionary
 
 from knowledge_bot import __version__
 from knowledge_bot._configuration import (
-    API_KEY_VARIABLE,
     Configuration,
     Secret,
     check_limits,
@@ -52,7 +51,7 @@ from knowledge_bot._transports import (
     tls_on_demand,
 )
 from knowledge_bot._uploads import Body, UploadEncoding
-from knowledge_bot.errors import ConfigurationError, Delivery
+from knowledge_bot.errors import ConfigurationError, Delivery, Words
 
 if TYPE_CHECKING:
     from pydantic import SecretStr
@@ -209,7 +208,14 @@ class _BaseClient(Endpoints, SyncEndpoints, Generic[AnyTransport, AnyHTTPClient]
         if not profile.api_key:
             raise ConfigurationError.of("api_key", f"the profile {profile.name} has none")
         make: Callable[..., Self] = cls
-        return make(profile.api_key, profile.base_url, **options)
+        made = make(profile.api_key, profile.base_url, **options)
+        where = f"the profile {profile.name} of `kbot login`"
+        return made._speaking(Words(key=where, base_url=where))  # noqa: SLF001 - its own
+
+    def _speaking(self, words: Words) -> Self:
+        """Let the errors of a client that was just made advise in other words; return it."""
+        self._configuration = replace(self._configuration, words=words)
+        return self
 
     def with_options(self, *, timeout: float | None = None, max_retries: int | None = None) -> Self:
         """Return a client with other limits that sends over this one's connections.
@@ -283,9 +289,9 @@ class _BaseClient(Endpoints, SyncEndpoints, Generic[AnyTransport, AnyHTTPClient]
         if self._is_closed:
             raise ConfigurationError(f"{what}: this client is closed; make a new one")
         if changes and self._configuration.api_key is None:
-            raise ConfigurationError.of(
-                "api_key",
-                f"no API key for {what}; pass api_key= or set {API_KEY_VARIABLE}. Nothing was sent",
+            problem = f"no API key for {what}, so nothing was sent"
+            raise ConfigurationError.of("api_key", problem, advice="To have one, {no_key}").said_in(
+                self._configuration.words
             )
 
     def _steps(self, request: Request[T]) -> Steps[T]:

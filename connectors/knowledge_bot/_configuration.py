@@ -5,12 +5,12 @@ import os
 import re
 import ssl
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, get_args
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from knowledge_bot._uploads import UploadEncoding
-from knowledge_bot.errors import ConfigurationError, InsecureTransportWarning
+from knowledge_bot.errors import PYTHON, ConfigurationError, InsecureTransportWarning, Words
 
 if TYPE_CHECKING:
     from pydantic import SecretStr
@@ -59,6 +59,7 @@ class Configuration:
     max_retries: int
     upload_encoding: UploadEncoding
     verify: bool | str | ssl.SSLContext
+    words: Words = PYTHON
 
     @classmethod
     def resolve(
@@ -81,15 +82,19 @@ class Configuration:
                 "upload_encoding", f"expected 'value' or 'fields', not {upload_encoding!r}"
             )
         check_limits(timeout, max_retries)
+        named, words = os.environ.get(API_KEY_VARIABLE), PYTHON
+        if api_key in (None, "") and named:
+            words = replace(words, key=API_KEY_VARIABLE)
+        elif not named:
+            words = replace(words, key="api_key=")
         return cls(
             base_url=_base_url(base_url or os.environ.get(BASE_URL_VARIABLE)),
-            api_key=_api_key(
-                os.environ.get(API_KEY_VARIABLE) if api_key in (None, "") else api_key
-            ),
+            api_key=_api_key(named if api_key in (None, "") else api_key),
             timeout=timeout,
             max_retries=max_retries,
             upload_encoding=upload_encoding,
             verify=verify,
+            words=words,
         )
 
 

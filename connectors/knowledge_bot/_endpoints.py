@@ -711,7 +711,7 @@ def read_pong(body: bytes) -> Literal[True]:
 # (section 2), is left to the service to judge. ------------------------------------------------
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, section 5.6.2
-_LISTED = {"bot_": "; `kbot bots` lists them", "col_": "; `kbot collections` lists them"}
+_LISTED = {"bot_": "{list_bots}", "col_": "{list_collections}"}
 _NOT_IN_IDS = re.compile(r"[\s/\\?#%]")
 
 
@@ -765,10 +765,8 @@ def identifier(argument: str, value: object, prefix: str) -> str:
         raise ConfigurationError.expected(argument, "a string", value)
     rest = value.removeprefix(prefix)
     if rest == value or not rest.strip(".") or not value.isprintable() or _NOT_IN_IDS.search(value):
-        listed = _LISTED.get(prefix, "")
-        raise ConfigurationError.of(
-            argument, f"{value[:80]!r} is not an id of the form {prefix}…{listed}"
-        )
+        problem = f"{value[:80]!r} is not an id of the form {prefix}…"
+        raise ConfigurationError.of(argument, problem, advice=_LISTED.get(prefix))
     return value
 
 

@@ -12,9 +12,13 @@ def require(package: str, extra: str, *modules: str) -> None:
         MissingExtraError: one of them is missing.
     """
     for module in modules:
-        try:
-            found = find_spec(module)
-        except ModuleNotFoundError:  # of a dotted name, the part before the dot
-            found = None
-        if found is None:
+        if not is_there(module):
             raise MissingExtraError(package, extra, module)
+
+
+def is_there(module: str) -> bool:
+    """Return whether a module can be found; it is not imported."""
+    try:
+        return find_spec(module) is not None
+    except (ImportError, ValueError):  # of a dotted name, the part before the dot
+        return False

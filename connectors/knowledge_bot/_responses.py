@@ -216,9 +216,10 @@ def _error(
         target = _printable(_without_in_text(key, target))[:200]
         why = (
             f"it redirects to {target}. Redirects are never followed, since the API key would go "
-            "along; set base_url to the service's own address"
+            "along"
         )
-        return _unexpected(request, response, destination, key, body=body, why=why)
+        to_do = "Set {base_url} to the service's own address"
+        return _unexpected(request, response, destination, key, body=body, why=why, advice=to_do)
     retry_after = retry_after_seconds(headers.get("retry-after"))
     code, message, _ = _problem_in(_without(key, body))
     plain, _, created_id = _problem_in(body)
@@ -237,7 +238,7 @@ def _error(
     kind = ServerError if status >= 500 else _BY_STATUS.get(status, APIError)
     advice = _ADVICE_BY_CODE.get(code or "", _ADVICE.get(status))
     if status == 401 and key is None:
-        advice = "There is no API key: pass api_key= or set KNOWLEDGE_BOT_API_KEY"
+        advice = "There is no API key: {no_key}"
     error = kind(
         status,
         code,
@@ -263,6 +264,7 @@ def _unexpected(
     body: bytes,
     why: str,
     cut: bool = False,
+    advice: str | None = None,
 ) -> UnexpectedResponseError:
     return UnexpectedResponseError(
         f"{request} to {destination} was answered with {response.status}, but {why}",
@@ -270,6 +272,7 @@ def _unexpected(
         body=_without(key, body),
         may_pass=cut,
         outcome=outcome_of(request, Delivery.UNKNOWN),
+        advice=advice,
     )
 
 

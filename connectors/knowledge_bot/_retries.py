@@ -171,14 +171,14 @@ def _attempts(
     while True:
         reply = yield Attempt(request, settings.timeout, number, pause, ahead_of)
         if isinstance(reply, Failure):
-            error = _failed(request, reply, destination)
+            error = _failed(request, reply, destination).said_in(settings.words)
             error.__cause__ = reply.error
         else:
             try:
                 return _result(request, reply, destination, settings, announced)
             except KnowledgeBotError as answered:
                 # Its frames, and pydantic's error behind it, hold the whole answer.
-                error = answered.with_traceback(None)
+                error = answered.with_traceback(None).said_in(settings.words)
                 error.__context__ = None
                 _notice_refusal(request, error, announced)
         error.idempotency_key = request.idempotency_key
@@ -326,8 +326,8 @@ def _advice(error: BaseException, destination: Destination) -> str | None:
     for behind in chain(error):
         if isinstance(behind, ssl.SSLCertVerificationError):
             return (
-                "Its certificate is not trusted here: name the certificate authority with verify= "
-                "or SSL_CERT_FILE, and check that the base URL is the service's own name"
+                "Its certificate is not trusted here: name the certificate authority with "
+                "{verify}, and check that the base URL is the service's own name"
             )
         if isinstance(behind, ssl.SSLError):
             return (
@@ -345,5 +345,5 @@ def _in_short(error: BaseException) -> str:
     # aiohttp's own text names an `ssl:default` for http:// too; what the system said is enough.
     reason = getattr(error, "os_error", None) or error
     if isinstance(reason, KnowledgeBotError):  # from a user's transport
-        reason = str(reason).partition(f". {reason.advice}")[0] if reason.advice else reason
+        reason = reason._parts[0]  # noqa: SLF001 - without what to do about it
     return (" ".join(str(reason).split()) or type(reason).__name__)[:300]

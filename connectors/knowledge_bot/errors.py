@@ -27,6 +27,8 @@ fault of a call: `MissingExtraError` is an `ImportError`.
 """
 
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, ClassVar, Self
 
@@ -44,6 +46,48 @@ class Delivery(StrEnum):
     """The service answered that it did not act."""
     UNKNOWN = "unknown"
     """The service may have acted; there is no way to know from here."""
+
+
+def _in_python(what: str) -> str:
+    return f"list_{what}() lists them"
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What advice calls the things that a person can change, for whoever reads it.
+
+    Errors advise in these words, by their names in braces. Those here are Python's; `kbot`, a task
+    of Airflow and the gateway have their own.
+
+    Attributes:
+        key: where the key is.
+        no_key: where to put one.
+        base_url: where the service's address is.
+        verify: where certificate authorities are named.
+        lists: says what lists the `bots`, `collections` and others.
+    """
+
+    key: str = "api_key=, or KNOWLEDGE_BOT_API_KEY"
+    no_key: str = "pass api_key= or set KNOWLEDGE_BOT_API_KEY"
+    base_url: str = "base_url"
+    verify: str = "verify= or SSL_CERT_FILE"
+    lists: Callable[[str], str] = _in_python
+
+    def __call__(self, advice: str) -> str:
+        """Return an advice in these words."""
+        return _WORD.sub(self._said, advice)
+
+    def _said(self, named: re.Match[str]) -> str:
+        name = named[1]
+        if name.startswith("list_"):
+            return self.lists(name.removeprefix("list_"))
+        said: str = getattr(self, name)
+        return said
+
+
+_WORD = re.compile(r"\{(key|no_key|base_url|verify|list_[a-z]+)\}")
+
+PYTHON = Words()
 
 
 class InsecureTransportWarning(UserWarning):
@@ -80,12 +124,19 @@ class KnowledgeBotError(Exception):
         outcome: str = "",
         advice: str | None = None,
     ) -> None:
-        advice = self.advice if advice is None else advice
-        parts = (part.rstrip(". ") for part in (message, advice, outcome) if part)
-        text = " ".join(part if part.endswith("?") else f"{part}." for part in parts)
-        super().__init__(without_logins(text))
+        super().__init__()
+        self._parts = message, self.advice if advice is None else advice, outcome
+        self.said_in(PYTHON)
         self.delivery = delivery
         self.may_pass = type(self).may_pass if may_pass is None else may_pass
+
+    def said_in(self, words: Words) -> Self:
+        """Say it in the words of whoever reads it; return it."""
+        message, advice, outcome = self._parts
+        parts = (part.rstrip(". ") for part in (message, words(advice), outcome) if part)
+        text = " ".join(part if part.endswith("?") else f"{part}." for part in parts)
+        self.args = (without_logins(text),)
+        return self
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Exceptions cross process borders (process pools, task runners). The default rebuilds them
@@ -102,13 +153,13 @@ class ConfigurationError(KnowledgeBotError, ValueError):
 
     argument: str | None = None
 
-    def __init__(self, message: str) -> None:
-        super().__init__(message, delivery=Delivery.NOT_DELIVERED)
+    def __init__(self, message: str, *, advice: str | None = None) -> None:
+        super().__init__(message, delivery=Delivery.NOT_DELIVERED, advice=advice)
 
     @classmethod
-    def of(cls, argument: str, problem: str) -> Self:
-        """Return the error of an argument, with what is wrong with it."""
-        error = cls(f"{argument}: {problem}")
+    def of(cls, argument: str, problem: str, *, advice: str | None = None) -> Self:
+        """Return the error of an argument, with what is wrong with it, and what to do about it."""
+        error = cls(f"{argument}: {problem}", advice=advice)
         error.argument = argument
         return error
 
@@ -166,8 +217,11 @@ class UnexpectedResponseError(KnowledgeBotError):
         delivery: Delivery = Delivery.UNKNOWN,
         may_pass: bool | None = None,
         outcome: str = "",
+        advice: str | None = None,
     ) -> None:
-        super().__init__(message, delivery=delivery, may_pass=may_pass, outcome=outcome)
+        super().__init__(
+            message, delivery=delivery, may_pass=may_pass, outcome=outcome, advice=advice
+        )
         self.status_code = status_code
         self.body: bytes = body[:2000]
 
@@ -181,11 +235,11 @@ _LASTING_FAILURES = frozenset({501, 505})
 
 # What helps with an error of this code, whatever its status.
 _OF_CODES = {
-    "unknown_bot": "`kbot bots` lists the bots",
-    "unknown_collection": "`kbot collections` lists the collections",
-    "unknown_conversation": "`kbot conversations BOT` lists the bot's conversations",
-    "unknown_source": "`kbot sources list` lists the sources",
-    "unknown_origin": "`kbot sources origins` lists the origins",
+    "unknown_bot": "{list_bots}",
+    "unknown_collection": "{list_collections}",
+    "unknown_conversation": "{list_conversations}",
+    "unknown_source": "{list_sources}",
+    "unknown_origin": "{list_origins}",
     "origin_exists": "Choose a name that no origin has",
     "entry_moved_on": "Another run put it meanwhile: compare again",
     "digest_mismatch": "It changed while it was read, or on its way: read it again",
@@ -254,7 +308,7 @@ class BadRequestError(APIError):
 class AuthenticationError(APIError):
     """401: the API key is missing or not accepted."""
 
-    advice = "Check the API key (api_key=, or KNOWLEDGE_BOT_API_KEY) and that it is this service's"
+    advice = "Check the API key ({key}) and that it is this service's"
 
 
 class PaymentRequiredError(APIError):
@@ -269,7 +323,7 @@ class PaymentRequiredError(APIError):
 class PermissionDeniedError(APIError):
     """403: the API key may not do this."""
 
-    advice = "Ask the service's owner to allow it for this API key"
+    advice = "Ask the service's owner to allow it for this API key ({key})"
 
 
 class NotFoundError(APIError):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from airflow_knowledge_bot.hooks.connections import ConnectionSettings
     from knowledge_bot import AsyncClient, Client
 
-C = TypeVar("C")
+C = TypeVar("C", "AsyncClient", "Client")
 P = ParamSpec("P")
 
 
@@ -270,10 +270,18 @@ def plain(answer: Any) -> Any:
 
 
 def _client_of(make: "Callable[..., C]", settings: "ConnectionSettings") -> "C":
-    from knowledge_bot.errors import ConfigurationError
+    from knowledge_bot.adapters import speaking
+    from knowledge_bot.errors import ConfigurationError, Words
 
+    named = f"the connection {settings.conn_id!r}"
+    words = Words(
+        key=f"the password of {named}",
+        no_key=f"set the password of {named}",
+        base_url=f"the host of {named}",
+        verify=f"`verify` in the extra of {named}",
+    )
     try:
-        return make(
+        client = make(
             base_url=settings.base_url,
             api_key=settings.api_key.get_secret_value(),
             timeout=settings.extra.timeout,
@@ -282,3 +290,4 @@ def _client_of(make: "Callable[..., C]", settings: "ConnectionSettings") -> "C":
         )
     except ConfigurationError as error:
         raise ConfigurationError(f"The connection {settings.conn_id!r}: {error}") from None
+    return speaking(client, words)

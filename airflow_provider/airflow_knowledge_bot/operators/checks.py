@@ -131,7 +131,7 @@ class KnowledgeBotCheckOperator(ServiceTask, BaseOperator):
         self._report = report
         log_report(report)
         result = summary(report)
-        failure = failure_of(report, self)
+        failure = failure_of(report)
         if failure is not None:
             hand_on(self, context, result)
             raise failure

@@ -243,7 +243,7 @@ class KnowledgeBotAnswerSensor(ServiceTask, BaseSensorOperator):
             self._progress = CheckProgress(TaskMemory(context, "checks"))
         with task_fails_for_good(self.knowledge_bot_conn_id, {}, "resend"):
             report = ask(self, self._hook(), self._progress)
-        if (failure := failure_of(report, self, waiting=True)) is not None:
+        if (failure := failure_of(report, waiting=True)) is not None:
             raise failure
         if report.ok:
             self.log.info("%s", report.summary())

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from knowledge_bot._extras import require
     from knowledge_bot._json import storable
     from knowledge_bot.adapters.removing import remove
+    from knowledge_bot.adapters.settings import speaking
     from knowledge_bot.checks._files import parse_questions
     from knowledge_bot.checks._questions import question_of
     from knowledge_bot.errors import without_logins
@@ -43,6 +44,7 @@ _HOMES = {
     ".checks._questions": ("question_of",),
     ".errors": ("without_logins",),
     ".adapters.removing": ("remove",),
+    ".adapters.settings": ("speaking",),
     ".ingest._options": ("OnUnknown", "SharedOptions", "check_names", "shared_options"),
     ".origins._loader": ("Texts", "is_random", "text_or_skipped"),
 }
@@ -69,6 +71,7 @@ __all__ = [
     "remove",
     "require",
     "shared_options",
+    "speaking",
     "storable",
     "text_or_skipped",
     "without_logins",

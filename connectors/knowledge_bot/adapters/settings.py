@@ -12,11 +12,11 @@ import warnings
 import weakref
 from collections import OrderedDict
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypedDict
+from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar
 
 from knowledge_bot._client import AsyncClient, Client
 from knowledge_bot._configuration import Configuration
-from knowledge_bot.errors import ConfigurationError
+from knowledge_bot.errors import ConfigurationError, Words
 
 if TYPE_CHECKING:
     from pydantic import SecretStr
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from knowledge_bot._transports import Destination
     from knowledge_bot.ingest import Ingestion, Ledger
     from knowledge_bot.ingest._options import Prune
+
+C = TypeVar("C", Client, AsyncClient)
 
 # How many clients are kept, the latest used, for example one for each tenant. A client that is
 # dropped lasts as long as somebody holds it; then its connections are closed.
@@ -95,6 +97,11 @@ def allow_connections(client: AsyncClient, number: int) -> None:
 def configuration_of(client: Client | AsyncClient) -> Configuration:
     """Return what a client is configured with."""
     return client._configuration  # noqa: SLF001 - the core's own
+
+
+def speaking(client: C, words: Words) -> C:
+    """Let the errors of a client that was just made advise in other words; return it."""
+    return client._speaking(words)  # noqa: SLF001 - the core's own
 
 
 class SyncOptions(TypedDict, total=False):

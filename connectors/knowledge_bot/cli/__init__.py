@@ -4,8 +4,9 @@ It needs the extra `cli`, which code that only calls the service does without.
 """
 
 import sys
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
+
+from knowledge_bot._extras import is_there
 
 if TYPE_CHECKING:
     from knowledge_bot.cli.kbot import main
@@ -13,14 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 
-def _is_there(module: str) -> bool:
-    try:
-        return find_spec(module) is not None
-    except (ImportError, ValueError):
-        return False
-
-
-if _missing := [module for module in ("click", "rich") if not _is_there(module)]:
+if _missing := [module for module in ("click", "rich") if not is_there(module)]:
 
     def main() -> None:  # type: ignore[misc] # in the place of click's command
         """Say what `kbot` lacks."""

@@ -1,5 +1,6 @@
 """`kbot audit`: which documents of an origin of `kbot ingest` a bot does not find."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -105,10 +106,20 @@ def _audit_of(command: click.Command) -> click.Command:
         params=[*own, *flags],
         callback=click.pass_context(_audited),
         short_help=f"What `kbot ingest {name}` adds.",
-        help=f"Audit what `kbot ingest {name}` adds; `kbot audit --help` says how.",
+        help=f"Audit what `kbot ingest {name}` adds; `kbot audit --help` says how.\n\n"
+        f"Example: kbot audit {name} {' '.join(_needed(own))}",
     )
     quiet: click.Command = quiet_option(as_json_option(made))
     return quiet
+
+
+def _needed(own: list[click.Parameter]) -> Iterator[str]:
+    """Yield what has to be given, as it stands in an example."""
+    for one in own:
+        if isinstance(one, click.Argument):
+            yield str(one.metavar)
+        elif one.required:
+            yield f"{one.opts[0]} {one.metavar}"
 
 
 def _audited(

@@ -11,7 +11,7 @@ from click.core import ParameterSource
 
 from knowledge_bot import KnowledgeBotError
 from knowledge_bot.cli.exits import Exit, Failed, exit_of
-from knowledge_bot.cli.kbot import PLUGINS
+from knowledge_bot.cli.kbot import PLUGINS, why_not_loaded
 from knowledge_bot.cli.ledgers import ledger_option, open_ledger
 from knowledge_bot.cli.output import as_json_option, write_document, write_table, write_text
 from knowledge_bot.cli.settings import ServiceOptions, Setting
@@ -288,10 +288,10 @@ def _checks_of_the_commands() -> Iterator[_Check]:
         name = f"kbot {entry_point.name}"
         try:
             entry_point.load()
-        except ModuleNotFoundError as error:
-            yield _Check(name, None, f"Needs {error.name}, which is not installed.")
         except Exception as error:  # noqa: BLE001 - another package, badly installed
-            yield _Check(name, False, f"Cannot be loaded: {error}")
+            why = why_not_loaded(error, entry_point.name)
+            ok = None if why.startswith("needs") else False
+            yield _Check(name, ok, f"It {why}.")
         else:
             yield _Check(name, True, f"Loads {entry_point.value.partition(':')[0]}.")
 

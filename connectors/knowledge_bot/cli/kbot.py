@@ -16,7 +16,8 @@ from typing import Any
 
 import click
 
-from knowledge_bot import KnowledgeBotError, __version__
+from knowledge_bot import ConfigurationError, KnowledgeBotError, __version__
+from knowledge_bot._extras import is_there
 from knowledge_bot._profiles import FILE_VARIABLE, PROFILE_VARIABLE
 from knowledge_bot.cli.exits import Exit, Failed, StdoutError, exit_of
 from knowledge_bot.cli.ids import profile_names
@@ -24,6 +25,7 @@ from knowledge_bot.cli.settings import (
     API_KEY_VARIABLE,
     BASE_URL_VARIABLE,
     COLLECTION_VARIABLE,
+    KBOT,
     ServiceOptions,
 )
 from knowledge_bot.cli.terminal import give_up, write_stderr
@@ -102,9 +104,11 @@ class _Kbot(Suggesting):
         for entry_point in entry_points(group=PLUGINS, name=cmd_name):
             try:
                 return _command(entry_point.load(), entry_point.value)
-            except ModuleNotFoundError as error:
-                return _unavailable(cmd_name, error.name or "a package")
-        return _unavailable(cmd_name, "a package") if cmd_name in _EXTRAS else None
+            except Exception as error:  # noqa: BLE001 - another package, badly installed
+                return _unavailable(cmd_name, why_not_loaded(error, cmd_name))
+        return (
+            _unavailable(cmd_name, _lacks("a package", cmd_name)) if cmd_name in _EXTRAS else None
+        )
 
     def format_epilog(
         self,
@@ -130,6 +134,8 @@ class _Kbot(Suggesting):
                 warnings.showwarning = lambda text, *_, **__: write_stderr(f"Warning: {text}")
                 return super().invoke(ctx)
         except KnowledgeBotError as error:
+            if isinstance(error, ConfigurationError):
+                error.said_in(KBOT)  # it met no client yet
             raise Failed(str(error), exit_of(error)) from None
         except click.NoSuchOption as error:
             if not any(error.option_name in option.opts for option in self.params):
@@ -141,7 +147,7 @@ class _Kbot(Suggesting):
                 write_stderr("")  # the terminal has written ^C
             raise Failed("Interrupted.", Exit.INTERRUPTED) from None
         except ModuleNotFoundError as error:
-            if error.name is None or error.name.startswith("knowledge_bot"):
+            if not error.name or error.name.startswith("knowledge_bot") or is_there(error.name):
                 raise
             text = f"This needs {error.name}, which is not installed; {_INSTALL}"
             raise Failed(str(error) if isinstance(error, MissingExtraError) else text) from None
@@ -205,17 +211,33 @@ def _command(loaded: object, home: str) -> click.Command:
     return loaded
 
 
-def _unavailable(name: str, module: str) -> click.Command:
+def why_not_loaded(error: Exception, command: str) -> str:
+    """Say why a command of another package cannot be loaded, and what to do where that is known.
+
+    Only what is really not there is called not installed: not a mistake in what is.
+    """
+    missing = error.name if isinstance(error, ModuleNotFoundError) else None
+    if missing and not missing.startswith("knowledge_bot") and not is_there(missing):
+        return _lacks(missing, command)
+    return f"cannot be loaded: {type(error).__name__}: {error}"
+
+
+def _lacks(module: str, command: str) -> str:
+    extra = _EXTRAS.get(command, command)
+    return f"needs {module}, which is not installed; pip install 'knowledge-bot[{extra}]'"
+
+
+def _unavailable(name: str, why: str) -> click.Command:
+    """Return what stands for a command: whatever it is given, `--help` as well, it says why."""
+
     @click.command(
         name,
-        short_help=f"(needs {module}, which is not installed)",
+        short_help=f"({why.partition(';')[0]})",
+        add_help_option=False,
         context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
     )
     def command() -> None:
-        raise Failed(
-            f"`kbot {name}` needs {module}, which is not installed; "
-            f"pip install 'knowledge-bot[{_EXTRAS.get(name, name)}]'"
-        )
+        raise Failed(f"`kbot {name}` {why}")
 
     return command
 

@@ -6,7 +6,7 @@ by an option wins over the environment as well: whoever names it means its servi
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
@@ -20,6 +20,7 @@ from knowledge_bot._profiles import (
     settings_file,
 )
 from knowledge_bot.cli.exits import Exit, Failed
+from knowledge_bot.errors import Words
 
 if TYPE_CHECKING:
     from knowledge_bot import Client
@@ -30,6 +31,24 @@ T = TypeVar("T")
 BASE_URL_VARIABLE = "KNOWLEDGE_BOT_BASE_URL"
 API_KEY_VARIABLE = "KNOWLEDGE_BOT_API_KEY"
 COLLECTION_VARIABLE = "KNOWLEDGE_BOT_COLLECTION"
+
+
+_LISTS = {
+    "bots": "`kbot bots` lists them",
+    "collections": "`kbot collections` lists them",
+    "conversations": "`kbot conversations BOT` lists those of a bot",
+    "origins": "`kbot sources origins` lists them",
+    "sources": "`kbot sources list` lists them",
+}
+
+KBOT = Words(
+    key="of `kbot login`, or KNOWLEDGE_BOT_API_KEY",
+    no_key="do `kbot login`, or set KNOWLEDGE_BOT_API_KEY",
+    base_url="--base-url",
+    verify="SSL_CERT_FILE",
+    lists=_LISTS.__getitem__,
+)
+"""What errors call things where no setting is known."""
 
 
 class Setting(NamedTuple, Generic[T]):
@@ -60,7 +79,12 @@ class ServiceOptions:
         # Without one, the client would take the environment's, which may be for another service.
         if not key and (needs_key or os.environ.get(API_KEY_VARIABLE)):
             raise Failed(self.no_key(), Exit.ACCOUNT)
-        return Client(key or None, base_url, timeout=self.timeout)
+        client = Client(key or None, base_url, timeout=self.timeout)
+        return client._speaking(self.words())  # noqa: SLF001 - the core's own
+
+    def words(self) -> Words:
+        """Return what errors call the things that the user of a terminal can change."""
+        return replace(KBOT, key=self.key.origin or KBOT.key, base_url=self.address.origin)
 
     def service(self) -> str:
         """Return the service's address.

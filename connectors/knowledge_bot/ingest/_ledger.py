@@ -445,8 +445,8 @@ def remove(
     if unsettled:
         raise LedgerError(
             f"{', '.join(map(repr, unsettled[:10]))}: being sent right now, or of unknown outcome, "
-            "so nothing was deleted. Try again when the run has ended; `kbot ledger unknown` lists "
-            "what a person settles"
+            "so nothing was deleted. Try again when the run has ended; what the ledger lists as "
+            "unknown then, a person settles"
         )
     sources = {(one.key, one.collections): [one.source_id] for one in entries}
     for older in ledger.superseded(service=client.base_url):

@@ -66,8 +66,7 @@ _CHANGED_MEANWHILE = b"changed while it was sent"
 
 _CLAIMED_UNSENT = (
     "nothing was sent, but the ledger's connection broke during the claim, so its row may say that "
-    "it is being sent; if `kbot ledger unknown` names it, settle it with `kbot ledger resolve KEY "
-    "--not-created`"
+    "it is being sent; if the ledger lists it as unknown, settle it there as not created"
 )
 
 
@@ -487,8 +486,7 @@ class LedgerKeeper:
             counters.cannot(
                 "prune",
                 "The service cannot remove sources. What is gone from the origin, or superseded by "
-                "a newer source, is still answered from; `kbot ledger gone` and `kbot ledger "
-                "superseded` list it",
+                "a newer source, is still answered from; the ledger lists it as such",
             )
         if options.wait_ready and counters.counts["created"]:
             counters.cannot("wait_ready", "The service does not say what it has read already")
@@ -510,8 +508,7 @@ class LedgerKeeper:
             what = "the outcome"
             if row.state == State.CREATED:
                 counters.counts["created"] -= 1
-                what = f"that it was created as {row.source_id}; once it is back, `kbot ledger "
-                what += f"resolve KEY --created {row.source_id}` does"
+                what = f"that it was created as {row.source_id}; once it is back, settle it there"
             if row.state != State.UNKNOWN:
                 error = f"the ledger could not record {what}"
                 counters.add(Outcome("unknown", row.name or row.key, row.key, error))

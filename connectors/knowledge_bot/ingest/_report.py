@@ -382,8 +382,8 @@ def _what_to_do(report: Report, again: str) -> str:
     if report.unknown:
         advice.append(
             "The next run settles unknown items itself where the service announces `idempotency`; "
-            "elsewhere look for each in the service, and settle it with `kbot ledger resolve`, or "
-            "set on_unknown='resend'"
+            "elsewhere look for each in the service, and settle it in the ledger, or set "
+            "on_unknown='resend'"
         )
     if report.failed:
         advice.append("What failed cannot be read by the service until it is corrected or removed")

@@ -329,14 +329,14 @@ class ServiceKeeper:
             held = "sources that somebody added by hand have"
             ways = (
                 f"Delete those; or feed this once as {self._place.name!r} with anyway=True "
-                f"(`kbot ingest … --origin {self._place.name} --anyway`): what is the same is "
+                f"(`--origin {self._place.name} --anyway`): what is the same is "
                 "taken over"
             )
         else:
             held = f"the origin {other!r} has"
             ways = (
                 "Give this origin that name; or rename or delete that one (`rename_origin`, "
-                "`kbot sources rename-origin`); or say that both are wanted: anyway=True "
+                "rename-origin at a terminal); or say that both are wanted: anyway=True "
                 "(`--anyway`)"
             )
         raise StopError(

@@ -4,6 +4,9 @@ import subprocess
 import sys
 
 import pytest
+from click.testing import CliRunner
+
+from knowledge_bot.cli.kbot import _unavailable, why_not_loaded
 
 
 def test_the_help_shows_the_commands_the_environment_and_the_exit_codes(run):
@@ -66,19 +69,60 @@ def test_the_help_loads_nothing_that_it_does_not_show(arguments, loaded, not_loa
     assert not modules & not_loaded
 
 
-def test_a_command_of_another_package_says_what_it_misses(kbot, tmp_path):
-    about = tmp_path / "other-1.0.dist-info"
-    about.mkdir()
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1.0\n")
-    (about / "entry_points.txt").write_text(
-        "[knowledge_bot.commands]\nshine = absent_module:shine\n"
-    )
-    listed = kbot("--help", PYTHONPATH=str(tmp_path))
-    assert "shine" in listed.stdout
+@pytest.fixture
+def shining(tmp_path):
+    """`shining("import x")`: where a package lies that adds the command `shine`."""
+
+    def put(code, module="shining"):
+        about = tmp_path / "other-1.0.dist-info"
+        about.mkdir()
+        (about / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1.0\n")
+        (about / "entry_points.txt").write_text(
+            f"[knowledge_bot.commands]\nshine = {module}:shine\n"
+        )
+        (tmp_path / "shining.py").write_text(code)
+        return str(tmp_path)
+
+    return put
+
+
+def test_a_command_of_another_package_says_what_it_misses_whatever_it_is_given(kbot, shining):
+    there = shining("", module="absent_module")
+    listed = kbot("--help", PYTHONPATH=there)
     assert "needs absent_module, which is not installed" in " ".join(listed.stdout.split())
-    done = kbot("shine", "--with", "handbook", PYTHONPATH=str(tmp_path))
+    done = kbot("shine", "--with", "handbook", PYTHONPATH=there)
     assert done.returncode == 1
     assert "Error: `kbot shine` needs absent_module, which is not installed" in done.stderr
+
+
+@pytest.mark.parametrize("given", [["--help"], ["-v"], ["keys", "add", "--bot", "x"], ["--port=8"]])
+def test_the_stand_in_of_a_command_takes_everything(given):
+    done = CliRunner().invoke(_unavailable("serve", "needs fastapi"), given)
+    assert (done.exit_code, done.stderr) == (1, "Error: `kbot serve` needs fastapi\n")
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (ModuleNotFoundError("No module named 'uvicorn2'", name="uvicorn2"), "needs uvicorn2"),
+        (ModuleNotFoundError("gone", name="knowledge_bot_service.web"), "cannot be loaded"),
+        (ModuleNotFoundError("its path is None", name="json"), "cannot be loaded"),
+        (ImportError("cannot import name 'a' from 'b'"), "cannot be loaded"),
+        (SyntaxError("invalid syntax"), "cannot be loaded"),
+    ],
+)
+def test_only_what_is_not_there_is_called_not_installed(error, why):
+    said = why_not_loaded(error, "serve")
+    assert said.startswith(why)
+    assert ("not installed" in said) is why.startswith("needs")
+
+
+def test_a_command_that_is_broken_leaves_the_others_alone(kbot, shining):
+    there = shining("from json import nothing_of_it")
+    assert kbot("ping", "--help", PYTHONPATH=there).returncode == 0
+    done = kbot("shine", PYTHONPATH=there)
+    assert (done.returncode, "Traceback" in done.stderr) == (1, False)
+    assert "cannot be loaded: ImportError" in done.stderr
 
 
 @pytest.mark.filterwarnings("default")

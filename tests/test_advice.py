@@ -1,0 +1,187 @@
+"""Advice names what whoever reads it can change, wherever the error shows."""
+
+import asyncio
+import json
+import re
+from pathlib import Path
+from secrets import token_hex
+from types import SimpleNamespace
+
+import pytest
+from click.testing import CliRunner
+
+from calls import KEY
+from knowledge_bot import Client, KnowledgeBotError
+from knowledge_bot.cli import main
+from knowledge_bot.testing import MemoryService
+
+URL = "https://service.test"
+
+
+@pytest.fixture
+def service(monkeypatch, tmp_path):
+    """A service, out of reach of the settings of whoever tests."""
+    monkeypatch.setenv("KBOT_CONFIG", str(tmp_path / "config.toml"))
+    for name in ("KNOWLEDGE_BOT_API_KEY", "KNOWLEDGE_BOT_BASE_URL", "KBOT_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    with MemoryService(bots={"bot_1": {}}, collections=["col_1"]).standing_in() as running:
+        yield running
+
+
+def by_argument(_, __):
+    with Client(KEY, URL) as client:
+        client.send_message(bot_id="bot_1", content="When?")
+
+
+def by_variable(monkeypatch, _):
+    monkeypatch.setenv("KNOWLEDGE_BOT_API_KEY", KEY)
+    with Client(base_url=URL) as client:
+        client.send_message(bot_id="bot_1", content="When?")
+
+
+def kept(tmp_path):
+    (tmp_path / "config.toml").write_text(f'[office]\nbase_url = "{URL}"\napi_key = "{KEY}"\n')
+    (tmp_path / "config.toml").chmod(0o600)
+
+
+def by_profile(_, tmp_path):
+    kept(tmp_path)
+    with Client.from_profile("office") as client:
+        client.send_message(bot_id="bot_1", content="When?")
+
+
+def kbot(monkeypatch, *arguments):
+    done = CliRunner().invoke(main, arguments, prog_name="kbot")
+    raise KnowledgeBotError(done.stderr.removeprefix("Error: "))
+
+
+def kbot_by_profile(monkeypatch, tmp_path):
+    kept(tmp_path)
+    kbot(monkeypatch, "--profile", "office", "ask", "bot_1", "When?")
+
+
+def kbot_by_variable(monkeypatch, _):
+    monkeypatch.setenv("KNOWLEDGE_BOT_API_KEY", KEY)
+    kbot(monkeypatch, "--base-url", URL, "ask", "bot_1", "When?")
+
+
+def airflow(monkeypatch, _):
+    from airflow_knowledge_bot.operators import KnowledgeBotSendMessageOperator
+
+    connection = {"conn_type": "knowledge_bot", "host": URL, "password": KEY}
+    monkeypatch.setenv("AIRFLOW_CONN_KB_OFFICE", json.dumps(connection))
+    task = KnowledgeBotSendMessageOperator(
+        task_id="ask", bot_id="bot_1", content="When?", knowledge_bot_conn_id="kb_office"
+    )
+    task.execute({"ti": SimpleNamespace(xcom_push=print)})
+
+
+def langchain(_, __):
+    from langchain_knowledge_bot import ChatKnowledgeBot
+
+    address = f"https://{token_hex(4)}.test"  # its clients are shared, by their addresses
+    ChatKnowledgeBot(bot_id="bot_1", api_key=KEY, base_url=address).invoke("When?")
+
+
+def llama_index(_, __):
+    from llama_index_knowledge_bot import KnowledgeBotLLM
+
+    KnowledgeBotLLM(bot_id="bot_1", client=Client(KEY, URL)).complete("When?")
+
+
+def mcp(_, __):
+    from mcp import Client as McpClient
+
+    from knowledge_bot_gateway import Upstream, create_mcp_server
+
+    async def ask():
+        async with McpClient(create_mcp_server(Upstream(URL, KEY))) as client:
+            given = {"bot": "bot_1", "question": "When?"}
+            return await client.call_tool("ask_bot", given)
+
+    raise KnowledgeBotError(asyncio.run(ask()).content[0].text)
+
+
+# What each surface may name of a key, and of what lists the bots; None: it gives no advice.
+SURFACES = {
+    by_argument: ("api_key=", "list_bots()"),
+    by_variable: ("KNOWLEDGE_BOT_API_KEY", "list_bots()"),
+    by_profile: ("profile office", "list_bots()"),
+    kbot_by_profile: ("profile office", "`kbot bots`"),
+    kbot_by_variable: ("KNOWLEDGE_BOT_API_KEY", "`kbot bots`"),
+    airflow: ("password of the connection 'kb_office'", "list_bots()"),
+    langchain: ("api_key=", "list_bots()"),
+    llama_index: ("api_key=", "list_bots()"),
+    mcp: (None, None),
+}
+KEYS = {"api_key=", "KNOWLEDGE_BOT_API_KEY", "profile office", "connection 'kb_office'"}
+LISTS = {"list_bots()", "`kbot bots`", "kbot "}
+
+
+def said_by(surface, monkeypatch, tmp_path):
+    with pytest.raises(Exception, match=r".") as raised:
+        surface(monkeypatch, tmp_path)
+    assert KEY not in str(raised.value)
+    return str(raised.value)
+
+
+@pytest.mark.parametrize("surface", SURFACES, ids=lambda each: each.__name__)
+def test_a_refused_key_is_named_by_where_it_is(service, monkeypatch, tmp_path, surface):
+    service.fail_next(401, times=None)
+    said, wanted = said_by(surface, monkeypatch, tmp_path), SURFACES[surface][0]
+    assert "401" in said
+    assert wanted is None or wanted in said
+    assert not [key for key in KEYS if key in said and key not in (wanted or "")]
+
+
+@pytest.mark.parametrize("surface", SURFACES, ids=lambda each: each.__name__)
+def test_what_lists_the_bots_is_named_as_it_is_called_there(
+    service, monkeypatch, tmp_path, surface
+):
+    service.fail_next(
+        400, code="unknown_bot", times=None, where=lambda request: request.path == "/messages"
+    )
+    said, wanted = said_by(surface, monkeypatch, tmp_path), SURFACES[surface][1]
+    assert wanted is None or wanted in said
+    others = [one for one in LISTS if one not in (wanted or "") and one in said]
+    assert not [one for one in others if wanted is None or one not in wanted]
+
+
+def test_a_wrong_id_on_the_command_line_is_advised_by_its_commands(service, monkeypatch, tmp_path):
+    said = said_by(
+        lambda *_: kbot(monkeypatch, "--base-url", URL, "conversations", "guide"),
+        monkeypatch,
+        tmp_path,
+    )
+    assert "`kbot bots` lists them" in said
+    with pytest.raises(KnowledgeBotError, match=r"list_bots\(\) lists them"):
+        Client(KEY, URL).list_conversations("guide")
+
+
+def test_an_error_keeps_its_words_between_processes(service):
+    import pickle
+
+    service.fail_next(401)
+    with Client(KEY, URL) as client, pytest.raises(KnowledgeBotError) as raised:
+        client.list_bots()
+    assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)
+
+
+# What is said of a profile, which `kbot login` keeps.
+OF_PROFILES = ("_profiles.py", "_configuration.py", "_client.py")
+
+
+def test_nothing_that_a_task_a_notebook_or_a_server_may_show_names_a_command():
+    """`kbot` has sentences of its own, and the parts of a program that is run by it as well."""
+    told = (Path(__file__).parent / "words.txt").read_text(encoding="utf-8")
+    parts = [each.partition("\n") for each in re.split(r"^# ", told, flags=re.MULTILINE)[1:]]
+    shared = ("airflow_", "knowledge_bot/", "langchain_", "llama_index_")
+    named = [
+        f"{file}: {line}"
+        for file, _, lines in parts
+        if file.startswith(shared) and not file.startswith("knowledge_bot/cli/")
+        if not file.endswith(OF_PROFILES)
+        for line in lines.splitlines()
+        if re.search(r"\bkbot [a-z]", line)
+    ]
+    assert not named, "\n".join(named)
