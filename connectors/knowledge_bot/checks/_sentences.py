@@ -36,6 +36,7 @@ _SENTENCE = re.compile(r"(?<=[.!?…])\s+|(?<=[。\uff01\uff1f])")
 _BULLET = re.compile(r"^\s*(?:[-*+•>]+|#+|\d+[.)])\s+")
 # What stands behind the words of a link, roles, and tags: a service shows them or not.
 _TARGET = re.compile(r"(?<=\])(?:\([^()\s]*\)|\[[^\]]*\])|:[\w:+-]+:(?=`)|<[^<>\n]*>")
+_ENDS = tuple(".!?…:)。\uff01\uff1f\"'\u2019\u201d")  # of what is no heading, and no code
 _MARKUP = re.compile(r"[`<>\[\]{}|*_\\=~^$]|https?:|::")
 
 
@@ -88,7 +89,8 @@ class Corpus:
         that holds markup, which the service may show otherwise, is taken where there is no other.
         """
         own = [one for one in sentences(text) if self._is_own(one)]
-        plain = [one for one in own if not _MARKUP.search(one)] or own
+        clean = [one for one in own if not _MARKUP.search(one)] or own
+        plain = [one for one in clean if one.endswith(_ENDS)] or clean
         return sorted(plain, key=self._commonness)[:count]
 
     def _is_own(self, sentence: str) -> bool:
