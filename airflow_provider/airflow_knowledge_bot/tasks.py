@@ -4,6 +4,7 @@ import ast
 import json
 import logging
 import math
+import re
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import timedelta
@@ -21,9 +22,25 @@ NAMING = ("name", "url", "path", "key")
 
 _log = logging.getLogger(__name__)
 
+# The password of a login in an address.
+_PASSWORD = re.compile(r"://[^\s/?#@:]*:([^\s/?#@]+)@")
+
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator, Context
     from airflow.sdk.types import TaskInstanceKey
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield the texts of a parameter, of items only their addresses."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        yield from _texts(value.get("url"))
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from _texts(one)
+    elif hasattr(value, "template_fields"):  # an origin
+        yield from _texts([*vars(value).values()])
 
 
 class KnowledgeBotServiceLink(BaseOperatorLink):
@@ -64,6 +81,7 @@ class ServiceTask:
     ui_color = "#e3edf7"
     operator_extra_links: Collection[BaseOperatorLink] = (KnowledgeBotServiceLink(),)
 
+    template_fields: Sequence[str]
     knowledge_bot_conn_id: str
 
     _iterated: ClassVar[Sequence[str]] = ()
@@ -82,7 +100,11 @@ class ServiceTask:
         """Mask what is secret; Airflow calls this for a mapped task as well."""
         super()._do_render_template_fields(parent, *given, **named)  # type: ignore[misc] # as above
         if parent is self:
-            for secret in self._secrets():
+            addresses = (
+                one for name in self.template_fields for one in _texts(getattr(self, name))
+            )
+            passwords = (found for one in addresses for found in _PASSWORD.findall(one))
+            for secret in (*self._secrets(), *passwords):
                 mask_secret(secret)
 
     def _secrets(self) -> Iterable[str]:

@@ -19,6 +19,7 @@ from knowledge_bot.testing import MemoryService
         ({"host": "svc.example"}, "https://svc.example"),
         ({"host": "svc.example/public/v2", "port": 8443}, "https://svc.example:8443/public/v2"),
         ({"host": "svc.example", "schema": "http", "port": 80}, "http://svc.example:80"),
+        ({"host": "svc.example", "schema": "HTTPS"}, "https://svc.example"),
         ({"host": "http://svc.example:1", "port": 2}, "http://svc.example:1"),
     ],
 )
@@ -54,6 +55,14 @@ def test_what_the_form_left_empty_has_its_default(connect):
     extra = KnowledgeBotHook().settings.extra
     assert (extra.timeout, extra.max_retries, extra.verify) == (60.0, 2, True)
     assert extra.default_bot_id is None
+
+
+def test_a_field_that_nothing_reads_is_named_once_and_not_quoted(connect, caplog):
+    connect("https://svc.example", timout=7, extra__knowledge_bot__timeout="a-secret")
+    KnowledgeBotHook().get_conn()
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert "['extra__knowledge_bot__timeout', 'timout']" in said
+    assert "a-secret" not in said
 
 
 @pytest.mark.parametrize(

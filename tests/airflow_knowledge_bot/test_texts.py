@@ -110,7 +110,9 @@ def test_a_page_with_a_login_in_its_address_is_not_sent(good, told):
     assert "PASSWORD" not in error + told()
 
 
-def test_the_values_of_headers_are_masked_once_they_are_rendered(good, monkeypatch):
+def test_values_of_headers_and_passwords_of_addresses_are_masked_once_they_are_rendered(
+    good, monkeypatch
+):
     masked = []
     monkeypatch.setattr("airflow_knowledge_bot.tasks.mask_secret", masked.append)
     headers = {"Cookie": "session={{ it }}", "X-Auth": "FIVE-OR-MORE"}
@@ -118,9 +120,13 @@ def test_the_values_of_headers_are_masked_once_they_are_rendered(good, monkeypat
         task_id="page", source_name="n", url="https://a.example/", scrape_headers=headers
     )
     page.render_template_fields({"it": "SECRET"})
-    items = [{"url": "https://a.example/", "headers": {"Cookie": "session={{ it }}"}}]
+    items = [{"url": LOGIN, "headers": {"Cookie": "session={{ it }}"}}]
     KnowledgeBotIngestOperator(task_id="feed", origin=items).render_template_fields({"it": "OTHER"})
-    assert masked == ["session=SECRET", "FIVE-OR-MORE", "session=OTHER"]
+    KnowledgeBotIngestOperator(task_id="feed", origin=Urls([LOGIN])).render_template_fields({})
+    page.url = LOGIN
+    page.render_template_fields({"it": "SECRET"})
+    of_page = ["session=SECRET", "FIVE-OR-MORE"]
+    assert masked == [*of_page, "session=OTHER", "PASSWORD", "PASSWORD", *of_page, "PASSWORD"]
 
 
 def test_a_result_that_cannot_be_handed_on_does_not_hide_what_happened(good, ledger, told):

@@ -1,5 +1,6 @@
 """What an Airflow connection of type `knowledge_bot` means, with its defaults and its checks."""
 
+import logging
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
     from airflow.sdk import Connection
 
 T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
 
 
 class ConnectionExtra(BaseModel):
@@ -96,7 +99,8 @@ def _base_url(conn_id: str, connection: "Connection") -> str:
             "as in https://service.example/public/v1"
         )
     schema = (connection.schema or "").strip("/ ")
-    protocol, path = (schema, "") if schema in {"http", "https"} else ("https", schema)
+    is_protocol = schema.lower() in {"http", "https"}
+    protocol, path = (schema.lower(), "") if is_protocol else ("https", schema)
     try:
         url = urlsplit(host if "://" in host else f"{protocol}://{host}")
         has_port = url.port is not None
@@ -118,6 +122,8 @@ def _extra(conn_id: str, extra: object) -> ConnectionExtra:
         raise ConfigurationError(f"The connection {conn_id!r}: its extra is not a JSON object")
     # The connection form saves an emptied field as null or as an empty text.
     given: dict[str, Any] = {key: value for key, value in extra.items() if value not in (None, "")}
+    if unread := sorted(given.keys() - ConnectionExtra.model_fields.keys()):
+        _log.warning("The connection %r: nothing reads %s in its extra.", conn_id, unread)
     try:
         return ConnectionExtra.model_validate(given)
     except ValidationError as error:
