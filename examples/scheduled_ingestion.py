@@ -130,6 +130,11 @@ PARAMS = {
 }
 
 
+def tell(context: Any) -> None:
+    """Raise the alarm of a red task: a mail or a message to a chat goes here."""
+    logger.error("%s is red, and says: %s", context["ti"].task_id, context.get("exception"))
+
+
 @dag(
     schedule="@daily",
     start_date=datetime(2025, 1, 1, tzinfo=UTC),
@@ -140,6 +145,7 @@ PARAMS = {
         "retries": 2,
         "retry_delay": timedelta(seconds=10),
         "retry_exponential_backoff": True,
+        "on_failure_callback": tell,
     },
     params=PARAMS,
     doc_md=__doc__,

@@ -104,11 +104,8 @@ SHOWN = ["a.txt", "b.tmp", "c.md"]
     [
         (Folder, SHOWN),
         (lambda at: Folder("{{ dag_run.conf.folder }}"), SHOWN),
-        (lambda at: Folder(at, include="*.txt"), ["a.txt"]),
         (lambda at: Folder(at, exclude=["*.{{ dag_run.conf.end }}"]), ["a.txt", "c.md"]),
-        (lambda at: Folder(at, hidden=True), [".secret", *SHOWN]),
         (lambda at: Objects(f"file://{at}/*.txt"), ["a.txt"]),
-        (lambda at: Objects(f"file://{at}", exclude="*.tmp"), ["a.txt", "c.md"]),
         (lambda at: Objects(f"file://{at}", storage_options={}), SHOWN),
         (lambda at: Objects("file://{{ dag_run.conf.folder }}", hidden=True), [".secret", *SHOWN]),
     ],
@@ -140,8 +137,6 @@ def bucket():
         ("docs/*.txt", ["a.txt"]),
         ("docs/**/*.txt", ["a.txt", "b.txt"]),
         ("docs", ["a.txt", "b.txt", "c.md"]),
-        ("docs/c.md", ["c.md"]),
-        ("docs/*.pdf", []),
     ],
 )
 def test_objects_are_found_by_wildcard_and_known_by_their_address(
@@ -151,29 +146,6 @@ def test_objects_are_found_by_wildcard_and_known_by_their_address(
         report = run(origin=Objects(address, allow_empty=True))
         assert report["created"] + report["unchanged"] == len(expected)
     assert sent(good) == expected
-
-
-def test_only_objects_that_changed_are_opened_and_what_vanished_is_gone(run, bucket, monkeypatch):
-    opened = []
-    plain = MemoryFileSystem._open
-
-    def counting(self, path, mode="rb", **options):
-        if mode == "rb":
-            opened.append(path)
-        return plain(self, path, mode=mode, **options)
-
-    monkeypatch.setattr(MemoryFileSystem, "_open", counting)
-    monkeypatch.setattr("knowledge_bot.origins._objects._SETTLED", -10.0)
-    assert run(origin=Objects(f"{bucket}/docs"))["created"] == 3
-    opened.clear()
-    assert run(origin=Objects(f"{bucket}/docs"))["unchanged"] == 3
-    assert opened == []
-    storage = MemoryFileSystem()
-    storage.pipe("/bucket/docs/a.txt", b"another text")
-    storage.rm("/bucket/docs/c.md")
-    report = run(origin=Objects(f"{bucket}/docs"))
-    assert (report["created"], report["unchanged"], report["gone"]) == (1, 1, 1)
-    assert set(opened) == {"/bucket/docs/a.txt"}
 
 
 def test_an_object_that_cannot_be_read_now_is_left_to_the_next_try(run, good, bucket, monkeypatch):
@@ -205,9 +177,7 @@ def listed(site, tmp_path):
     [
         (lambda at, _: Site(f"{at}/", rate=50), ["/", *PAGES]),
         (lambda at, _: Site("{{ dag_run.conf.site }}/", depth=0, rate=50), ["/"]),
-        (lambda at, _: Site(f"{at}/", include=["/b.html"], rate=50.0), ["/b.html"]),
         (lambda at, _: Sitemap(f"{at}/map.xml"), PAGES),
-        (lambda at, _: Sitemap(f"{at}/map.xml", compare="content", rate=50), PAGES),
         (lambda at, _: Feed(f"{at}/feed.xml"), PAGES),
         (lambda at, _: Urls(f"['{at}/a.html', '{{{{ dag_run.conf.site }}}}/b.html']"), PAGES),
         (lambda _, file: Urls(file, compare="content", rate=50), PAGES),
@@ -217,17 +187,6 @@ def test_pages_are_found_as_their_options_say(run, listed, origin, paths):
     start, file = listed
     run({"site": start}, origin=origin(start, file))
     assert sent(run.service) == sorted(f"{start}{path}" for path in paths)
-
-
-def test_a_page_that_changed_is_sent_again_where_the_pages_are_compared(run, site):
-    given = {"origin": Sitemap(site.url("/map.xml"), compare="content")}
-    run(**given)
-    site.answers["/b.html"] = page(b"<main>another text</main>", kind="text/html")
-    xcom = run(**given)
-    assert (xcom["created"], xcom["unchanged"], xcom["superseded"]) == (1, 1, 1)
-    (replaced,) = xcom["named"]["superseded"]
-    assert replaced["name"] == site.url("/b.html")
-    assert (replaced["source_id"], replaced["replaced_by"]) != (None, None)
 
 
 # Items, lines and documents -----------------------------------------------------------------------
@@ -269,12 +228,6 @@ def test_documents_are_texts_by_the_rules_of_loaders(run, good, documents):
     run(origin=Loader(documents, name="docs"))
     run(origin=lambda: Loader(iter(documents), name="docs"))
     assert sent(good) == ["Late: Till ten.", "hours.md: At nine. {{ x }}"]
-
-
-def test_options_may_name_documents_by_functions(run, good):
-    options = {"key": lambda one: "k", "title": lambda one: one.metadata["title"]}
-    run(origin=Loader(DOCUMENTS[1:], **options, name="docs"))
-    assert sent(good) == ["Late: Till ten."]
 
 
 @pytest.mark.slow
