@@ -197,7 +197,7 @@ def scheduled_ingestion() -> None:
     )
     pages = KnowledgeBotIngestOperator(
         task_id="pages",
-        origin=Urls(addresses(), name="pages", compare="content"),
+        origin=Urls(addresses(), name="pages", compare="content", allow_empty=True),
         **shared,
     )
     # A service without `sync` accepts what is not searchable yet: only its answers show when.

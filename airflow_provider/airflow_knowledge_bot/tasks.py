@@ -81,7 +81,7 @@ class ServiceTask:
     ui_color = "#e3edf7"
     operator_extra_links: Collection[BaseOperatorLink] = (KnowledgeBotServiceLink(),)
 
-    template_fields: Sequence[str]
+    template_fields: Collection[str]
     knowledge_bot_conn_id: str
 
     _iterated: ClassVar[Sequence[str]] = ()

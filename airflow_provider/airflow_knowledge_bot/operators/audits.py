@@ -5,6 +5,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 from airflow_knowledge_bot._compat import AirflowFailException
+
+# isort: split
+from airflow.sdk import BaseOperator
+
 from airflow_knowledge_bot.hooks import KnowledgeBotHook
 from airflow_knowledge_bot.operators.ingest import OriginTask
 from airflow_knowledge_bot.tasks import check_filled, check_number, hand_on
@@ -23,7 +27,7 @@ logger = logging.getLogger(__name__)
 _LISTED = 20
 
 
-class KnowledgeBotAuditOperator(OriginTask):
+class KnowledgeBotAuditOperator(OriginTask, BaseOperator):
     """Finds out which documents of an origin a bot does not find, and fails if there are too many.
 
     Nobody writes a question: two distinctive sentences of each document are asked for by their

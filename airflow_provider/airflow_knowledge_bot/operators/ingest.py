@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from threading import Event
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack, cast, get_args
 
 from airflow_knowledge_bot._compat import AirflowFailException, AirflowNotFoundException
 
@@ -54,8 +54,16 @@ FAILED: tuple[Failed, ...] = get_args(Failed)
 _LABEL = 100
 
 
-class OriginTask(ServiceTask, BaseOperator):
-    """A task with an `origin`: one of `knowledge_bot.origins`, items, or a function of them."""
+class OriginTask(ServiceTask):
+    """A task with an `origin`: one of `knowledge_bot.origins`, items, or a function of them.
+
+    It is no operator itself: Airflow 3.4.0b2 maps no operator whose base has no constructor.
+    """
+
+    dag_id: str
+    task_id: str
+    render_template: Callable[..., Any]
+    get_template_env: Callable[..., Any]
 
     _iterated = ("origin",)
 
@@ -78,7 +86,7 @@ class OriginTask(ServiceTask, BaseOperator):
                 f"or a function that returns them, not {type(given).__name__}"
             )
         for value in vars(given).values() if hasattr(given, "template_fields") else ():
-            XComArg.apply_upstream_relationship(self, value)
+            XComArg.apply_upstream_relationship(cast("BaseOperator", self), value)
 
     def _do_render_template_fields(
         self,
@@ -138,7 +146,7 @@ class OriginTask(ServiceTask, BaseOperator):
         return origin_of(given, self.origin_name or None, f"{self.dag_id}.{self.task_id}")
 
 
-class KnowledgeBotIngestOperator(OriginTask):
+class KnowledgeBotIngestOperator(OriginTask, BaseOperator):
     """Ingests many items in one task; what the service has already is not sent again.
 
     A service that announces `sync` is the book of what was sent: any number of tasks and workers
