@@ -29,7 +29,7 @@ class Terminal:
 
     def __init__(self, folder, variables):
         self._shell = subprocess.Popen(
-            ["bash", "-e"],
+            ["bash"],
             cwd=folder,
             env=variables,
             stdin=subprocess.PIPE,
@@ -51,9 +51,9 @@ class Terminal:
             self._came.notify_all()
 
     def paste(self, text, until=DONE):
-        """Paste a text; return what it printed, which ends with a line that holds `until`."""
+        """Paste a text; return what it printed, and keep how its last command ended."""
         begun = len(self.lines)
-        end = f"echo '{DONE}'\n" if until == DONE else ""
+        end = f"echo '{DONE}' $?\n" if until == DONE else ""
         self._shell.stdin.write(f"{text}\n{end}")
         self._shell.stdin.flush()
         with self._came:
@@ -61,7 +61,8 @@ class Terminal:
         printed = "".join(self.lines[begun:])
         assert there, f"still running: {text}\n{printed}"
         assert until in printed, f"{text}\n{printed}"
-        return printed.partition(until)[0]
+        printed, _, self.ended = printed.partition(until)
+        return printed
 
     def _seen(self, begun, until):
         return any(until in one or "shell has ended" in one for one in self.lines[begun:])
@@ -138,7 +139,9 @@ def test_every_block_can_be_pasted_in_order(page, installer, user, record_proper
                 server.paste(as_typed(block.text, installer, port), until="Stop with Ctrl-C")
                 is_served = True
             elif block.language == "sh":
-                (mine if is_served else server).paste(as_typed(block.text, installer, port))
+                used = mine if is_served else server
+                printed = used.paste(as_typed(block.text, installer, port))
+                assert used.ended.split() == ["0"] or "Error:" in block.shown, printed
             record_property(f"{page}:{block.line}", f"{time.monotonic() - began:.1f} s")
         if cells:
             cells.__exit__()
