@@ -28,7 +28,7 @@ from knowledge_bot.origins._origin import (
     patterns_of,
     with_patterns,
 )
-from knowledge_bot.origins._patterns import HIDDEN, expression, is_hidden, matching
+from knowledge_bot.origins._patterns import HIDDEN, globbing, is_hidden, matching
 
 if TYPE_CHECKING:
     from knowledge_bot.ingest._items import File
@@ -104,7 +104,7 @@ class Folder(Origin):
             raise ConfigurationError.of(
                 "marker", f"expected the name of a file, not {self.marker!r}"
             )
-        _globbing(self.include)
+        _matching_any(self.include)
         matching(each for each in self.exclude if isinstance(each, str))
 
     def _default_name(self) -> str:
@@ -148,26 +148,25 @@ class Folder(Origin):
 
     def _walk(self) -> "_Walk":
         root = os.path.realpath(self.path)
-        if not os.path.isdir(root):  # noqa: PTH112 - before Python 3.14 a Path raises here
+        try:
+            is_folder = S_ISDIR(os.stat(root).st_mode)  # noqa: PTH116 - a text, as elsewhere here
+        except OSError as error:
+            is_folder = error.errno not in _NOTHING  # what it is, nobody knows
+        if not is_folder:
             raise ConfigurationError.of("path", f"{str(self.path)!r} is not a folder")
-        ignored = _ignored_lines(Path(root))
+        ignored, problem = _ignored_lines(Path(root))
         ignores = matching(_as_patterns(self.exclude, Path(root)), lines=ignored)
-        return _Walk(root, _globbing(self.include), ignores, self.hidden, self.marker)
+        matches = _matching_any(self.include)
+        return _Walk(root, matches, ignores, self.hidden, marker=self.marker, problem=problem)
 
 
 def _is_name(marker: object) -> bool:
     return isinstance(marker, str) and bool(marker) and "/" not in marker
 
 
-def _globbing(include: Iterable[str]) -> Callable[[str], object] | None:
+def _matching_any(include: Iterable[str]) -> Callable[[str], object] | None:
     several = [each for each in include if not is_template(each)]
-    if several == ["*"]:
-        return None
-    try:
-        return re.compile("|".join(f"(?:{expression(each)})" for each in several)).fullmatch
-    except re.error as error:
-        shown = f"{', '.join(several)} cannot be used: {error.msg}"
-        raise ConfigurationError.of("include", shown) from None
+    return None if several == ["*"] else globbing(several, "include")
 
 
 def _as_patterns(exclude: Iterable[str | Path], root: Path) -> Iterator[str]:
@@ -189,10 +188,12 @@ class _Walk:
         matches: Callable[[str], object] | None,
         ignores: Callable[[str], bool] | None,
         hidden: bool,
+        *,
         marker: str | None,
+        problem: str,
     ) -> None:
         self.root, self._matches, self._ignores = root, matches, ignores
-        self._hidden, self._marker = hidden, marker
+        self._hidden, self._marker, self._problem = hidden, marker, problem
         self._lost: list[str] = []  # what was another file system before, and is not empty
 
     def gone_reason(self, key: str) -> str:
@@ -217,7 +218,9 @@ class _Walk:
         return False
 
     def listings(self, memory: Memory) -> Iterator[Listing]:
-        if self._marker is None or os.path.isfile(f"{self.root}/{self._marker}"):  # noqa: PTH113 - as above
+        if self._problem:
+            yield self._listing([_unseen(self.root, self._problem)], [""])
+        elif self._marker is None or os.path.isfile(f"{self.root}/{self._marker}"):  # noqa: PTH113 - as above
             yield from self._walked(memory)
         else:
             reason = f"{self._marker} is not in it, so it is another folder, or not mounted"
@@ -382,13 +385,20 @@ def _above(below: str) -> str:
     return below[: below.rstrip("/").rfind("/") + 1]
 
 
-def _ignored_lines(root: Path) -> list[str]:
+def _ignored_lines(root: Path) -> tuple[list[str], str]:
+    """Return the lines that say what is left out, and why they are not known, if they are not."""
+    file = root / IGNORE_FILE
     try:
-        return re.split(r"\r?\n", (root / IGNORE_FILE).read_text(encoding="utf-8-sig"))
+        return re.split(r"\r?\n", file.read_text(encoding="utf-8-sig")), ""
     except FileNotFoundError:
-        return []
-    except (OSError, ValueError) as error:
-        raise ConfigurationError(f"{root / IGNORE_FILE} cannot be read: {error}") from None
+        return [], ""
+    except OSError as error:
+        return (
+            [],
+            f"{file} cannot be read, so that it is not known what to leave out: {error.strerror}",
+        )
+    except ValueError as error:
+        raise ConfigurationError(f"{file} cannot be read: {error}") from None
 
 
 def _names(note: str | None) -> list[str]:

@@ -23,7 +23,7 @@ from knowledge_bot.origins._origin import (
     patterns_of,
     to_the_end,
 )
-from knowledge_bot.origins._patterns import expression, is_hidden, matching
+from knowledge_bot.origins._patterns import globbing, is_hidden, matching
 
 if TYPE_CHECKING:
     from knowledge_bot.ingest._items import File
@@ -121,7 +121,7 @@ class Objects(Origin):
         if not (isinstance(options or {}, Mapping) or is_template(options)):
             raise ConfigurationError.expected("storage_options", "a mapping", options)
         if not is_template(self.address):
-            _globbing(_StorePlace.of(self.address).pattern)
+            _ = _StorePlace.of(self.address).matches
 
     def _default_name(self) -> str:
         if is_template(self.address) or is_template(self.storage_options):
@@ -147,7 +147,7 @@ class Objects(Origin):
         place = _StorePlace.of(self.address)
         hide = _Hiding(place.secrets | _secrets(self.storage_options or {}))
         takes_hidden = self.hidden or is_hidden(place.pattern)
-        taking = _globbing(place.pattern), matching(self.exclude), takes_hidden
+        taking = place.matches, matching(self.exclude), takes_hidden
         return _Listing(place.shown, *taking, hide, self.allow_empty)
 
     def _connecting(self) -> Connect:
@@ -169,13 +169,6 @@ class Objects(Origin):
             return kind(**given, skip_instance_cache=True), str(kind._strip_protocol(place.base))  # noqa: SLF001 - as above
 
         return connect
-
-
-def _globbing(pattern: str) -> Callable[[str], object] | None:
-    try:
-        return re.compile(expression(f"/{pattern}")).fullmatch if pattern else None
-    except re.error as error:
-        raise ConfigurationError.of("address", f"{pattern} cannot be used: {error.msg}") from None
 
 
 def _identifying(options: Mapping[str, Any]) -> Iterator[str]:
@@ -424,6 +417,11 @@ class _StorePlace:
     shown: str
     pattern: str
     secrets: frozenset[str] = field(repr=False)
+
+    @property
+    def matches(self) -> Callable[[str], object] | None:
+        """Returns whether the pattern takes a path; None if all are taken."""
+        return globbing([f"/{self.pattern}"], "address") if self.pattern else None
 
     @classmethod
     def of(cls, address: object) -> "_StorePlace":

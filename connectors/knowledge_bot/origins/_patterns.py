@@ -62,6 +62,24 @@ def _spec(line: str) -> Any:
     return GitIgnoreSpec.from_lines([named])
 
 
+def globbing(patterns: Iterable[str], option: str) -> Callable[[str], object]:
+    """Return a function that says whether one of some glob patterns takes a path.
+
+    Args:
+        patterns: see `expression`.
+        option: the option's name, for the error.
+
+    Raises:
+        ConfigurationError: a pattern is not valid.
+    """
+    several = list(patterns)
+    try:
+        return re.compile("|".join(f"(?:{expression(each)})" for each in several)).fullmatch
+    except re.error as error:
+        shown = f"{', '.join(several)} cannot be used: {error.msg}"
+        raise ConfigurationError.of(option, shown) from None
+
+
 def expression(pattern: str) -> str:
     """Return a glob pattern as a regular expression for the path below the root.
 

@@ -144,6 +144,19 @@ def test_a_link_that_cannot_be_followed_is_no_absence(as_nobody):
     assert told == ["deep/", "link.txt"]
 
 
+@pytest.mark.parametrize("mode", [0o000, 0o444, 0o100])
+def test_a_folder_that_cannot_be_read_is_no_mistake_of_the_caller(as_nobody, mode):
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made) / "share"
+        Path(made).chmod(0o755)
+        folder.mkdir()
+        (folder / "a.md").touch()
+        folder.chmod(mode)
+        with as_nobody():
+            (told,) = Folder(folder).items()
+    assert (told.name, told.invalid, told.partial) == (str(folder), True, True)
+
+
 def test_hidden_names_are_skipped_with_a_word(folder):
     (folder / "~$intro.docx").write_text("Ada")
     assert left_out(folder).keys() == {".env", ".git", "~$intro.docx"}
