@@ -8,7 +8,7 @@ import click
 from knowledge_bot.cli.checking import check_that_it_can_be_written, write_junit
 from knowledge_bot.cli.exits import Exit, Failed, falling_back_to_stderr
 from knowledge_bot.cli.ids import bot_ids, bot_to_ask
-from knowledge_bot.cli.ingesting import COMMON, FINDERS, Origins, ingest
+from knowledge_bot.cli.ingesting import COMMON, FINDERS, Places, ingest
 from knowledge_bot.cli.output import as_json_option, quiet_option, write_document, write_table
 from knowledge_bot.cli.progress import shown_line
 from knowledge_bot.cli.settings import ServiceOptions
@@ -50,7 +50,7 @@ _OPTIONS = (
 )
 
 
-class _Audits(Origins):
+class _Audits(Places):
     """The origins of `kbot ingest`, behind a bot that may be left out."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

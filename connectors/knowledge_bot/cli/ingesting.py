@@ -133,7 +133,7 @@ COMMON = frozenset(
 """The names of the options that are not about where items come from."""
 
 
-class Origins(Suggesting):
+class Places(Suggesting):
     """A group with a command for each kind of origin."""
 
     def meant(self, typed: str) -> str:
@@ -143,7 +143,7 @@ class Origins(Suggesting):
         return f"folder {typed}" if Path(typed).is_dir() else ""
 
 
-@click.group(cls=Origins)
+@click.group(cls=Places)
 def ingest() -> None:
     """Add many items, each exactly once over any number of runs.
 

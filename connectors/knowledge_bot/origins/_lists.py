@@ -106,7 +106,7 @@ class ComparedPages(Origin):
 
 
 @dataclass(frozen=True)
-class _Document(ComparedPages):
+class _ListedPages(ComparedPages):
     """A document that lists pages."""
 
     address: str
@@ -179,7 +179,7 @@ class _Document(ComparedPages):
 
 
 @dataclass(frozen=True)
-class Sitemap(_Document):
+class Sitemap(_ListedPages):
     """The pages of a sitemap, and of the sitemaps that it names.
 
     A page is named by its address. Sitemaps may be compressed. They are fetched without the API
@@ -211,7 +211,7 @@ class Sitemap(_Document):
 
 
 @dataclass(frozen=True)
-class Feed(_Document):
+class Feed(_ListedPages):
     """The pages that a feed links to (RSS, Atom, RDF or JSON Feed), in its order.
 
     A page is named by its title. The feed is fetched without the API key. One over 50 MiB, or with
