@@ -186,7 +186,7 @@ class File(_Item):
         return self.key or (os.path.realpath(self.path) if self.open is None else self.path)
 
     def content_digest(self) -> bytes:
-        """Read the content and return its SHA-256.
+        """Read the content and return its SHA-256; of an object of blanks, that of nothing.
 
         Raises:
             OSError: it cannot be read, or what `open` returned gives nothing for a minute.
@@ -204,11 +204,12 @@ def _digest_of(opened: Callable[[], BinaryIO]) -> bytes:
     def read() -> bytes:
         nonlocal pieces
         with opened() as stream:
-            found = hashlib.sha256()
+            found, blank = hashlib.sha256(), True
             while piece := stream.read(_PIECE):
                 found.update(piece)
+                blank = blank and not piece.strip()
                 pieces += 1
-            return found.digest()
+            return (hashlib.sha256() if blank else found).digest()
 
     reading, before = begun("hash", read), -1
     while not wait([reading], _PATIENCE).done:

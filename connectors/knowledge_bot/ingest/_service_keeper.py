@@ -750,7 +750,8 @@ class ServiceKeeper:
             outcomes = await self._asked("touch_entries", touches) if touches else {}
             return {bucket_of(key) for key, outcome in outcomes.items() if outcome != "touched"}
         differing = set(self._book.differing(found.sums))
-        if (lost := self._book.count - found.count) > 0:
+        # What is missing here, another run may have removed meanwhile.
+        if (lost := self._book.count - found.count - len(self._missing)) > 0:
             reason = f"{lost} sources that were there are not any more: was the service restored?"
             self._counters.incomplete = self._counters.incomplete or reason
         return differing & set(map(bucket_of, self._put))

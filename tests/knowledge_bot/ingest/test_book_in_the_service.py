@@ -217,6 +217,21 @@ def test_an_older_run_covers_no_newer_text(service, feed):
     assert answered(service) == Counter({("t0", "the newest"): 1})
 
 
+def test_what_another_run_removes_meanwhile_is_not_lost(service, feed):
+    feed(texts(8), origin="o")
+
+    def items():
+        """The other run is at its end before this one is."""
+        yield from texts(7)
+        yield Text(name="new", content="new")
+        while len(service.sources) < 9:
+            pass
+        assert feed([*texts(7), Text(name="new", content="new")], origin="o").removed == 1
+
+    report = feed(items(), origin="o")
+    assert (report.ok, report.created, len(service.sources)) == (True, 1, 8)
+
+
 # A service that does not keep its word ------------------------------------------------------------
 
 

@@ -219,6 +219,13 @@ def test_an_emptied_object_is_named_without_being_opened_and_is_not_gone(store, 
     assert "is empty; the service still has" in report.failures[0].error
 
 
+def test_an_object_of_blanks_is_as_an_empty_one(memory, send, ledger):
+    memory.write("docs/a.md", b" \n\t\n")
+    memory.write("docs/b.md", b"a text")
+    report = send(Objects(f"{memory.address}/docs/**"), ledger=ledger)
+    assert (report.skipped, report.created, report.ok) == (1, 1, True)
+
+
 # What goes wrong ----------------------------------------------------------------------------------
 
 
