@@ -121,12 +121,15 @@ def test_the_part_that_answers_is_quoted_with_what_it_introduces(
     assert not_there not in answer
 
 
-def test_a_long_list_is_cut_at_an_item_and_a_command_nowhere(http: httpx.Client) -> None:
+def test_a_long_list_is_cut_at_an_item_and_a_command_nowhere(
+    service: InProcess, http: httpx.Client
+) -> None:
     items = "\n".join(f"- Gardening rule {number}: water plant {number}." for number in range(100))
     commands = [f"grow --plant {number} \\\n    --deep --with-water" for number in range(30)]
     code = "\n".join(commands)
     text = f"The gardening rules of the house are these:\n\n{items}\n\nThis makes all plants grow:"
     add_text(http, "Garden", f"{text}\n\n```\n{code}\n```")
+    service.wait_until_ready(60)
     rules = ask(http, "What are the gardening rules of the house?")["answer"]
     assert "- Gardening rule 9: water plant 9.\n" in rules
     assert len(rules.partition("\n\nSources: ")[0]) <= 1200
