@@ -45,9 +45,11 @@ def read_html(file: IO[bytes], charset: str | None = None) -> ParsedDocument:
     parts = list(_parts(root))
     found = article(root, fast=True)
     blocks = _article(parts, found)
-    if _size(unlinked(text_of(blocks))) < _size(found) * _MIN_FOUND:
+    told = text_of(blocks)
+    if _size(unlinked(told)) < _size(found) * _MIN_FOUND:
         blocks = [Block("paragraph", line) for line in found.split("\n") if line.strip()]
-    if len(text_of(blocks)) < _MIN_ARTICLE:
+        told = found
+    if len(told) < _MIN_ARTICLE:
         blocks = _main_part(root) or blocks
     if not blocks:
         scripted = next(root.iter("script"), None) is not None
