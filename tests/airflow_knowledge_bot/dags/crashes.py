@@ -142,7 +142,7 @@ for moment in ("before", "after"):
                 conn_id="ledger",
                 key="id",
                 text="body",
-                name="rows",
+                name=f"rows_{moment}",
             ),
             **INGESTED,
         )
