@@ -110,9 +110,12 @@ def measure(history: History, *, bare: bool) -> dict[str, Any]:
                 }
             )
         service.wait_until_ready(1500)
-        stale = {row.source_id for row in ledger.superseded()} | {
-            row.source_id for row in ledger.gone()
-        }
+        if bare:
+            stale = {row.source_id for row in (*ledger.superseded(), *ledger.gone())}
+        else:  # what is not of the last night; and of that, nothing is to be sent
+            stale = {one.id for one in client.list_sources() if one.name not in files}
+            again = ingest(client, Folder(folder), collections="col_default", origin="docs")
+            assert again.unchanged == len(files), again
         answers, first, cited, old = 0, 0, 0, 0
         for heading in headings(folder):
             message = client.send_message(bot_id="bot_default", content=f"What about {heading}?")
