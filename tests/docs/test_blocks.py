@@ -164,6 +164,7 @@ def timeless(text):
 
     These are times, ids, ports, empty lines and spaces, and the order of lines in a list.
     """
+    text = text.expandtabs()
     text = re.sub(r"\b(src|conv|msg)_[0-9a-f]{24}\b|\b[0-9a-f]{32}\b", "ID", text)
     text = re.sub(r"(?<=http://127\.0\.0\.1:)\d+", "8700", text)
     text = re.sub(r" *\d+\.\d+(?= ?s\b| {2})|(?<= {2})\d(?= {2})", " 0", text)

@@ -231,7 +231,11 @@ def test_the_search_finds_without_a_network(address, browser):
 
 
 TYPED = {
+    "alarm": "recipes/every-night/",
+    "audit": "how-to/audit/",
     "cron": "recipes/every-night/",
+    "share": "recipes/sharepoint-and-drives/",
+    "why": "recipes/why-not/",
     "docker": "recipes/containers/",
     "jupyter": "recipes/notebooks/",
     "sharepoint": "recipes/sharepoint-and-drives/",
