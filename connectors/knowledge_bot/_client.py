@@ -51,7 +51,8 @@ from knowledge_bot._transports import (
     tls_on_demand,
 )
 from knowledge_bot._uploads import Body, UploadEncoding
-from knowledge_bot.errors import ConfigurationError, Delivery, Words
+from knowledge_bot._words import Words
+from knowledge_bot.errors import ConfigurationError, Delivery
 
 if TYPE_CHECKING:
     from pydantic import SecretStr

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, get_args
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from knowledge_bot._uploads import UploadEncoding
-from knowledge_bot.errors import PYTHON, ConfigurationError, InsecureTransportWarning, Words
+from knowledge_bot._words import PYTHON, Words
+from knowledge_bot.errors import ConfigurationError, InsecureTransportWarning
 
 if TYPE_CHECKING:
     from pydantic import SecretStr

@@ -12,6 +12,7 @@ from knowledge_bot._configuration import Secret
 from knowledge_bot._endpoints import UNKNOWN_ORIGIN, UNKNOWN_SOURCE, Request, unwrapped
 from knowledge_bot._json import json_in
 from knowledge_bot._transports import Destination, HTTPResponse
+from knowledge_bot._words import without_logins
 from knowledge_bot.errors import (
     _KEY_IN_USE,
     APIError,
@@ -27,7 +28,6 @@ from knowledge_bot.errors import (
     RateLimitError,
     ServerError,
     UnexpectedResponseError,
-    without_logins,
 )
 
 T = TypeVar("T")

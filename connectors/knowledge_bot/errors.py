@@ -26,11 +26,10 @@ former, and retry wrappers take the latter for a passing fault. An extra that is
 fault of a call: `MissingExtraError` is an `ImportError`.
 """
 
-import re
-from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, ClassVar, Self
+
+from knowledge_bot._words import PYTHON, Words, without_logins
 
 
 class Delivery(StrEnum):
@@ -46,48 +45,6 @@ class Delivery(StrEnum):
     """The service answered that it did not act."""
     UNKNOWN = "unknown"
     """The service may have acted; there is no way to know from here."""
-
-
-def _in_python(what: str) -> str:
-    return f"list_{what}() lists them"
-
-
-@dataclass(frozen=True, slots=True)
-class Words:
-    """What advice calls the things that a person can change, for whoever reads it.
-
-    Errors advise in these words, by their names in braces. Those here are Python's; `kbot`, a task
-    of Airflow and the gateway have their own.
-
-    Attributes:
-        key: where the key is.
-        no_key: where to put one.
-        base_url: where the service's address is.
-        verify: where certificate authorities are named.
-        lists: says what lists the `bots`, `collections` and others.
-    """
-
-    key: str = "api_key=, or KNOWLEDGE_BOT_API_KEY"
-    no_key: str = "pass api_key= or set KNOWLEDGE_BOT_API_KEY"
-    base_url: str = "base_url"
-    verify: str = "verify= or SSL_CERT_FILE"
-    lists: Callable[[str], str] = _in_python
-
-    def __call__(self, advice: str) -> str:
-        """Return an advice in these words."""
-        return _WORD.sub(self._said, advice)
-
-    def _said(self, named: re.Match[str]) -> str:
-        name = named[1]
-        if name.startswith("list_"):
-            return self.lists(name.removeprefix("list_"))
-        said: str = getattr(self, name)
-        return said
-
-
-_WORD = re.compile(r"\{(key|no_key|base_url|verify|list_[a-z]+)\}")
-
-PYTHON = Words()
 
 
 class InsecureTransportWarning(UserWarning):
@@ -377,14 +334,6 @@ class MissingExtraError(ModuleNotFoundError):
 
 
 # Of any address, also one whose scheme was forgotten.
-_LOGIN = re.compile(r"((?:\b[a-z][a-z0-9+.-]*:|(?<![^\s'\"(]))//)[^\s/?#]*@", re.IGNORECASE)
-
-
-def without_logins(text: str) -> str:
-    """Return a text with the user names and passwords of its web addresses cut out."""
-    return _LOGIN.sub(r"\1***@", text) if "@" in text else text
-
-
 def _rebuild(
     cls: type[KnowledgeBotError], args: tuple[Any, ...], state: dict[str, Any]
 ) -> KnowledgeBotError:

@@ -270,8 +270,8 @@ def plain(answer: Any) -> Any:
 
 
 def _client_of(make: "Callable[..., C]", settings: "ConnectionSettings") -> "C":
-    from knowledge_bot.adapters import speaking
-    from knowledge_bot.errors import ConfigurationError, Words
+    from knowledge_bot.adapters import Words, speaking
+    from knowledge_bot.errors import ConfigurationError
 
     named = f"the connection {settings.conn_id!r}"
     words = Words(

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from knowledge_bot._extensions import Extensions, check_announced, end_of_life, new_key
     from knowledge_bot._extras import require
     from knowledge_bot._json import storable
+    from knowledge_bot._words import Words, without_logins
     from knowledge_bot.adapters.removing import remove
     from knowledge_bot.adapters.settings import speaking
     from knowledge_bot.checks._files import parse_questions
     from knowledge_bot.checks._questions import question_of
-    from knowledge_bot.errors import without_logins
     from knowledge_bot.ingest._options import (
         OnUnknown,
         SharedOptions,
@@ -42,7 +42,7 @@ _HOMES = {
     "._lazy": ("lazy_names",),
     ".checks._files": ("parse_questions",),
     ".checks._questions": ("question_of",),
-    ".errors": ("without_logins",),
+    "._words": ("Words", "without_logins"),
     ".adapters.removing": ("remove",),
     ".adapters.settings": ("speaking",),
     ".ingest._options": ("OnUnknown", "SharedOptions", "check_names", "shared_options"),
@@ -56,6 +56,7 @@ __all__ = [
     "OnUnknown",
     "SharedOptions",
     "Texts",
+    "Words",
     "check_announced",
     "check_names",
     "check_number",

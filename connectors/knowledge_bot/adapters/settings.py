@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar
 
 from knowledge_bot._client import AsyncClient, Client
 from knowledge_bot._configuration import Configuration
-from knowledge_bot.errors import ConfigurationError, Words
+from knowledge_bot._words import Words
+from knowledge_bot.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from pydantic import SecretStr

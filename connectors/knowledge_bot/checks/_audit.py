@@ -149,7 +149,7 @@ async def aaudit(
 
 
 @dataclass(slots=True)
-class _Document:
+class _Candidate:
     """A document while it is judged.
 
     Attributes:
@@ -245,7 +245,7 @@ class _Run:
 
     # What the origin has --------------------------------------------------------------------------
 
-    async def _documents(self) -> list[_Document]:
+    async def _documents(self) -> list[_Candidate]:
         """Return what the origin holds; what is left out of it on purpose is no document."""
         items = self.origin
         if callable(getattr(items, "items", None)) and not isinstance(items, dict):
@@ -256,7 +256,7 @@ class _Run:
             return [*_numbered([one async for one in items])]
         return [*_numbered(await asyncio.to_thread(list, items))]
 
-    def _read(self, documents: list[_Document]) -> None:
+    def _read(self, documents: list[_Candidate]) -> None:
         from knowledge_bot.origins._documents import UnreadableError
         from knowledge_bot.origins._texts import TextReader
 
@@ -274,7 +274,7 @@ class _Run:
                 else:
                     one.text = text if text and same_text(text) else None
 
-    async def _look_up(self, documents: list[_Document]) -> None:
+    async def _look_up(self, documents: list[_Candidate]) -> None:
         """Note what the service has written down, if it knows the origin."""
         name = self._place.name
         self._has_book = (await self.call(self.client.compare_origin, name)).known
@@ -285,16 +285,16 @@ class _Run:
 
     # What the bot finds ---------------------------------------------------------------------------
 
-    def _needed(self, one: _Document) -> int:
+    def _needed(self, one: _Candidate) -> int:
         """Return how often the bot is asked for a document at most."""
         told = self._has_book or self._lists_sources
         return len(one.wanted) or (1 if one.text and not told else 0)
 
-    async def _judge_all(self, documents: list[_Document]) -> None:
+    async def _judge_all(self, documents: list[_Candidate]) -> None:
         """Judge them; those for which the budget has no room wait for what others leave of it."""
         before = len(documents) + 1
         while len(documents) < before and not self.ended.is_set():
-            before, self._put_off = len(documents), list[_Document]()
+            before, self._put_off = len(documents), list[_Candidate]()
             waiting, tasks = iter(documents), range(self.options.concurrency)
             workers = [asyncio.create_task(self._work(waiting)) for _ in tasks]
             try:
@@ -304,7 +304,7 @@ class _Run:
                     one.cancel()
             documents = self._put_off
 
-    async def _work(self, waiting: Iterator[_Document]) -> None:
+    async def _work(self, waiting: Iterator[_Candidate]) -> None:
         for one in waiting:
             if self.ended.is_set():
                 return
@@ -318,14 +318,14 @@ class _Run:
             self._reserved -= one.left
             self._tell()
 
-    async def _judge(self, one: _Document) -> AuditedDocument:
+    async def _judge(self, one: _Candidate) -> AuditedDocument:
         if one.reason:
             return one.judged(Finding.UNREADABLE, one.reason)
         if one.entry is not None and (known := await self._by_the_book(one, one.entry)):
             return known
         return await (self._by_asking if one.wanted else self._by_what_is_said)(one)
 
-    async def _by_what_is_said(self, one: _Document) -> AuditedDocument:
+    async def _by_what_is_said(self, one: _Candidate) -> AuditedDocument:
         """Judge a document without sentences of its own, by what the service says of its source."""
         if self._has_book:
             return one.judged(Finding.MISSING, "The service has no source of it.")
@@ -336,7 +336,7 @@ class _Run:
         reason = "Its text cannot be read here, and the service does not say what became of it."
         return one.judged(Finding.UNREADABLE, reason)
 
-    async def _by_the_book(self, one: _Document, entry: "SyncEntry") -> AuditedDocument | None:
+    async def _by_the_book(self, one: _Candidate, entry: "SyncEntry") -> AuditedDocument | None:
         """Judge a document by what the service has written down; None where only asking shows."""
         if entry.status == "failed":
             return one.judged(Finding.UNREADABLE, _failed(entry.reason))
@@ -348,7 +348,7 @@ class _Run:
             return None
         return one.judged(*_of_status(entry.status))
 
-    async def _by_its_source(self, one: _Document) -> AuditedDocument:
+    async def _by_its_source(self, one: _Candidate) -> AuditedDocument:
         found = await self._sources(one.name)
         if not found:
             return one.judged(Finding.MISSING, "The service has no source of this name.")
@@ -357,7 +357,7 @@ class _Run:
             return one.judged(Finding.UNREADABLE, _failed(newest.reason))
         return one.judged(*_of_status(newest.status))
 
-    async def _by_its_name(self, one: _Document, text: str) -> AuditedDocument:
+    async def _by_its_name(self, one: _Candidate, text: str) -> AuditedDocument:
         """Judge a document that says nothing of its own, by whether the bot names it."""
         query = " ".join([one.name, *words(text)[:_NAMED_BY]])
         first = [*sentences(text)[:1]]
@@ -375,7 +375,7 @@ class _Run:
         several: list[SourceDetails] = await self.call(list, found)
         return several
 
-    async def _by_asking(self, one: _Document) -> AuditedDocument:
+    async def _by_asking(self, one: _Candidate) -> AuditedDocument:
         wanted, held, there = one.wanted, 0, False
         for sentence in wanted:
             question = self._corpus.question(sentence)
@@ -396,7 +396,7 @@ class _Run:
         )
         return one.judged(Finding.OLD if there else Finding.MISSING, lacking)
 
-    async def _asked_for(self, one: _Document, question: str, sentence: str) -> tuple[bool, bool]:
+    async def _asked_for(self, one: _Candidate, question: str, sentence: str) -> tuple[bool, bool]:
         """Return whether the bot says a sentence, and whether it names the document."""
         if self._by_search:
             return await self._searched(one, question, sentence, _PASSAGES)
@@ -409,7 +409,7 @@ class _Run:
         return holds(texts, sentence), said.names(one.name)
 
     async def _searched(
-        self, one: _Document, query: str, sentence: str, limit: int
+        self, one: _Candidate, query: str, sentence: str, limit: int
     ) -> tuple[bool, bool]:
         found = await self._request(self.client.search, query, bot_id=self.bot_id, limit=limit)
         by_source: dict[str, str] = {}  # a sentence may begin in one passage and end in another
@@ -448,24 +448,26 @@ def _items(items: Callable[..., Any]) -> Any:
     return items(NoMemory()) if inspect.signature(items).parameters else items()
 
 
-def _numbered(items: list[Any]) -> Iterator[_Document]:
+def _numbered(items: list[Any]) -> Iterator[_Candidate]:
     from knowledge_bot.ingest import File, Skipped, Text, WebPage
 
     for place, item in enumerate(items):
         if isinstance(item, Skipped):
             if item.invalid or item.partial:
                 reason = f"It cannot be read here: {item.reason.rstrip('.')}."
-                yield _Document(place, item.name, item.name, reason=reason)
+                yield _Candidate(place, item.name, item.name, reason=reason)
         elif isinstance(item, File | Text | WebPage):
             name = (
                 item.name if not isinstance(item, File) else item.name or PurePath(item.path).name
             )
-            yield _Document(place, item.identity, name, item)
+            yield _Candidate(place, item.identity, name, item)
         else:
             raise ConfigurationError.expected("origin", "an origin of items", item)
 
 
-def _sampled(documents: list[_Document], sample: int | None, budget: int | None) -> list[_Document]:
+def _sampled(
+    documents: list[_Candidate], sample: int | None, budget: int | None
+) -> list[_Candidate]:
     """Return as many documents as are judged, in any order where they are not all."""
     count = min(one for one in (len(documents), sample, budget) if one)
     if count == len(documents) and (budget is None or budget >= _SENTENCES * count):
@@ -473,9 +475,9 @@ def _sampled(documents: list[_Document], sample: int | None, budget: int | None)
     return random.sample(documents, count)
 
 
-def _without_twins(documents: list[_Document]) -> list[_Document]:
+def _without_twins(documents: list[_Candidate]) -> list[_Candidate]:
     """Return the documents, of several that say the same the one that the service has."""
-    kept: dict[str | int, _Document] = {}
+    kept: dict[str | int, _Candidate] = {}
     for one in documents:
         said = same_text(one.text) if one.text else one.place
         if said not in kept or (kept[said].entry is None and one.entry is not None):

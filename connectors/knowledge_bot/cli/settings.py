@@ -19,8 +19,8 @@ from knowledge_bot._profiles import (
     same_service,
     settings_file,
 )
+from knowledge_bot._words import Words
 from knowledge_bot.cli.exits import Exit, Failed
-from knowledge_bot.errors import Words
 
 if TYPE_CHECKING:
     from knowledge_bot import Client
