@@ -10,7 +10,7 @@ import re
 import statistics
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from knowledge_bot._answers import folded
 
@@ -111,13 +111,23 @@ class Corpus:
 
 
 def holds(texts: Iterable[str], sentence: str) -> bool:
-    """Return whether one of some texts says a sentence."""
-    wanted = _runs(sentence)
-    return any(len(wanted & _runs(text)) >= _SHARE * len(wanted) for text in texts)
+    """Return whether one of some texts says a sentence, in one place."""
+    said = _letters(sentence)
+    wanted = _runs(said)
+    return any(
+        len(wanted & _runs(place)) >= _SHARE * len(wanted)
+        for text in texts
+        for place in _places(_letters(text), len(said))
+    )
 
 
-def _runs(text: str) -> set[str]:
-    letters = _letters(text)
+def _places(letters: str, length: int) -> Iterator[str]:
+    """Yield parts of a text, each with room for something of a length and what stands in it."""
+    for start in range(0, max(1, len(letters)), max(1, length)):
+        yield letters[start : start + 3 * length]
+
+
+def _runs(letters: str) -> set[str]:
     return {letters[start : start + _RUN] for start in range(max(1, len(letters) - _RUN + 1))}
 
 

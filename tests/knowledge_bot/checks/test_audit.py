@@ -316,6 +316,12 @@ def test_a_sentence_is_known_again_whatever_markup_stands_in_it(sentence, text, 
     assert holds([text], sentence) is held
 
 
+def test_a_long_text_does_not_say_what_only_its_pieces_say():
+    sentence = "Parent rules take precedence over global rules."
+    pieces = "A parent rules here. They take part. Precedence is over. The overall global rules."
+    assert not holds([pieces.replace(". ", f". {'Nothing of it is said here. ' * 9}")], sentence)
+
+
 def test_a_document_is_asked_for_by_what_no_other_says():
     shared = "Copyright of this handbook is with the friends of the museum."
     corpus = Corpus([f"{SAID['tools.md']}\n\n{shared}", f"{SAID['repair.md']}\n\n{shared}"])
