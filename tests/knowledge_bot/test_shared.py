@@ -41,7 +41,8 @@ def test_what_is_left_out_is_what_the_environment_says_now(monkeypatch):
     monkeypatch.setenv("KNOWLEDGE_BOT_BASE_URL", ELSEWHERE)
     monkeypatch.setenv("KNOWLEDGE_BOT_API_KEY", KEY)
     client = shared_client()
-    assert client is shared_client(KEY, ELSEWHERE)
+    assert shared_client() is client
+    assert shared_client(KEY, ELSEWHERE) is not client  # its errors advise an argument
     monkeypatch.setenv("KNOWLEDGE_BOT_API_KEY", "another-key")
     assert shared_client() is not client
     monkeypatch.setenv("KNOWLEDGE_BOT_API_KEY", KEY)

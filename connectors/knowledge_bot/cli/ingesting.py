@@ -267,7 +267,7 @@ def folder(path: str, **how: Any) -> Any:
     \b
     kbot ingest folder handbook --collection col_handbook
     kbot ingest folder . --include '*.md' --exclude drafts/ --dry-run
-    kbot ingest folder handbook --prune --wait-ready 60
+    kbot ingest folder handbook --wait-ready 60
     kbot ingest folder handbook --watch
     """  # noqa: D301 - \b is for click
     from knowledge_bot.origins import Folder

@@ -120,7 +120,7 @@ _SOURCE = ("source=source_id", "name", "collections")
 def gone(kept: "Ledger") -> "Iterable[Entry]":
     """List the items that the service has, but that are gone from where they came from.
 
-    `kbot ingest --prune` deletes them where the service can. Elsewhere remove them there by hand,
+    `kbot ingest` deletes them where the service can. Elsewhere remove them there by hand,
     then drop them from the ledger with `kbot ledger forget`.
 
     \b
@@ -134,7 +134,7 @@ def gone(kept: "Ledger") -> "Iterable[Entry]":
 def superseded(kept: "Ledger") -> "Iterable[SupersededSource]":
     """List the sources that newer ones replaced.
 
-    `kbot ingest --prune` deletes them where the service can. Elsewhere remove them there by hand,
+    `kbot ingest` deletes them where the service can. Elsewhere remove them there by hand,
     then drop them from the ledger with `kbot ledger forget`.
 
     \b

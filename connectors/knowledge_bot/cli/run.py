@@ -15,7 +15,7 @@ from knowledge_bot.cli.output import write_line, write_row, write_table
 from knowledge_bot.cli.progress import IngestionProgress
 from knowledge_bot.cli.terminal import one_line, write_stderr
 from knowledge_bot.ingest import Ingestion, Outcome, Report, Stop
-from knowledge_bot.ingest._report import DONE, WOULD
+from knowledge_bot.ingest._report import DONE, WOULD, stop_reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -278,10 +278,10 @@ class _Output:
             if not self._quiet:
                 if self._progress is not None:
                     self._progress.close()
-                note = "what is under way is finished first."
-                if report.stopped is not Stop.REQUESTED:
-                    note = f"{report.stop_reason.rstrip('.')}. {_sentence(note)}"
-                write_stderr(f"Stopping: {note}")
+                why = ""
+                if report.stopped not in (None, Stop.REQUESTED):
+                    why = f"{stop_reason(report.stopped)}; "  # the end says more
+                write_stderr(f"Stopping: {why}what is under way is finished first.")
         if self._progress is not None:
             self._progress.show(report)
         elif report.paused and not self._paused and not self._quiet:

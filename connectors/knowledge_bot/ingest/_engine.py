@@ -533,7 +533,7 @@ class Run:
         if not (self.place.may_be_empty or told or ended or self.report().items):
             self.counters.incomplete = self.incomplete or (
                 f"nothing was found in {self.place.name}, or nothing that its patterns take; "
-                "allow_empty says that this may be"
+                "allow_empty=True (`--allow-empty`) says that this may be"
             )
 
     @property

@@ -398,6 +398,8 @@ def stop_of(error: KnowledgeBotError) -> tuple[Stop, str]:
         stop = Stop.AUTHENTICATION
     elif isinstance(error, PaymentRequiredError):
         stop = Stop.PAYMENT
+    elif isinstance(error, APIError) and not (error.may_pass or _is_foreign(error)):
+        stop = Stop.REFUSED  # such as a collection that is not there
     elif not error.may_pass:
         stop = Stop.UNSUPPORTED
     return stop, str(error)

@@ -718,6 +718,7 @@ class ServiceKeeper:
         for key in done.keys:
             if (one := self._missing.get(key)) is not None:
                 self._counters.add(Outcome("removed", key[:500], key, "", one.source_id))
+                counts["still_failed"] -= one.status == "failed" and one.told
         counts["removed"] += max(0, done.removed - len(done.keys))
         counts["gone"] += done.waiting
         self._counters.withhold(done.withheld, self._place.name, limit, "removed")

@@ -36,7 +36,7 @@ class FeedingError(Exception):
 class Feeding:
     """Feeds a folder to the service of this process, and again whenever something in it changes.
 
-    What `kbot ingest folder --prune --watch` does, and again when a source of the folder is deleted
+    What `kbot ingest folder --watch` does, and again when a source of the folder is deleted
     in the service. It is made before the service starts, and runs in a thread; a context manager
     that waits until what is under way is finished. What to `leave_out` are files that are not sent
     if they are in the folder.
@@ -58,7 +58,7 @@ class Feeding:
             raise FeedingError(
                 f"--with feeds a service of one collection, and this one has "
                 f"{len(settings.collections)}. Start it without, and feed each with `kbot ingest "
-                "folder FOLDER --collection ID --prune --watch`"
+                "folder FOLDER --collection ID --watch`"
             )
         if folder.resolve().is_relative_to(data):
             raise FeedingError(f"--with: {folder} is in the service's own data folder {data}")
@@ -141,7 +141,7 @@ class Feeding:
                 f"{report.withheld} files have vanished at once, and are still answered from. "
                 "If they are really gone, run: kbot ingest folder "
                 f"{shlex.quote(self._folder)} --origin {_ORIGIN} "
-                f"--collection {self._options.collections[0]} --prune --gone-limit 1"
+                f"--collection {self._options.collections[0]} --gone-limit 1"
             )
         if report.stopped:
             _say(f"Stopped before the end: {report.stop_reason}")

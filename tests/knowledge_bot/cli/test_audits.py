@@ -122,4 +122,5 @@ def test_every_origin_can_be_audited_with_all_that_says_where_it_is(name):
     assert not of_audit & sending
     assert of_ingest - of_audit <= sending | {
         "collections", "on_unknown", "ledger_wait", "gone_limit", "anyway", "wait_ready",
+        "allow_empty",
     }  # fmt: skip

@@ -431,6 +431,11 @@ def test_a_name_that_no_service_takes_is_cleaned_and_its_key_stays(service, feed
     assert feed([Text(name=name * 900, content="long", key="1")], origin="texts").created == 1
 
 
+def test_a_collection_that_is_not_there_is_no_fault_of_the_service(service, feed):
+    report = feed([Text(name="a", content="A")], origin="notes", collections="col_nowhere")
+    assert (report.stopped, report.ok, puts(service)) == (Stop.REFUSED, False, 0)
+
+
 @pytest.mark.parametrize("how", [{}, {"version": "v1"}, {"version": "v1", "digest": "said"}])
 def test_a_page_that_the_service_could_not_read_is_put_again_each_night(service, feed, how):
     page = WebPage(name="opening", url="https://h.example/opening", **how)

@@ -117,6 +117,9 @@ def test_what_the_service_cannot_read_is_told_once(tmp_path):
         world.write("slides/10.pptx", "Slides that can be read")
         _, _, mended = nightly.run()
         assert (mended["replaced"], mended["still_failed"], mended["ok"]) == (1, 10, True)
+        world.remove("slides/0.pptx")
+        _, _, left = nightly.run()
+        assert (left["removed"], left["still_failed"], left["ok"]) == (1, 9, True)
 
 
 @pytest.mark.slow
