@@ -141,7 +141,7 @@ def _audited(
     service = ctx.find_object(ServiceOptions)
     assert service is not None  # noqa: S101 - `kbot` itself made it
     with service.client(needs_key=True) as client:
-        bot = bot_to_ask(client, ctx.meta[__name__])
+        bot = bot_to_ask(client, ctx.meta[__name__], quiet=quiet)
         with shown_line(_how_far, quiet=quiet) as on_progress:
 
             def tell(found: "Audit") -> None:

@@ -105,7 +105,7 @@ def check(
         check_that_it_can_be_written(junit)
     with service.client(needs_key=True) as client:
         several = [one.strip() for one in (bots or "").split(",") if one.strip()]
-        asked = several if bots is not None else [bot or _only_bot(client, **how)]
+        asked = several if bots is not None else [bot or _only_bot(client, quiet=quiet, **how)]
         report = _checked(client, asked, questions, quiet=quiet, **how)
     problem = write_junit(report, junit)
     _show(report, as_json=as_json, quiet=quiet)
@@ -116,14 +116,14 @@ def check(
         raise Failed(f"{problem} {reason}".lstrip(), code or Exit.FAILED)
 
 
-def _only_bot(client: "Client", *, wait: float, interval: float, **_: object) -> str:
+def _only_bot(client: "Client", *, wait: float, interval: float, quiet: bool, **_: object) -> str:
     """Return the service's only bot; a service that is away is waited for, as with a bot's id."""
     from knowledge_bot import KnowledgeBotError
 
     end = time.monotonic() + wait
     while True:
         try:
-            return bot_to_ask(client, None)
+            return bot_to_ask(client, None, quiet=quiet)
         except KnowledgeBotError as error:
             if not error.may_pass or time.monotonic() + interval > end:
                 raise

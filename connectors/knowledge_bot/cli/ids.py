@@ -54,8 +54,8 @@ def collections_to_add_to(
     return (only.id,)
 
 
-def bot_to_ask(client: "Client", given: str | None) -> str:
-    """Return the id of the bot that is named, or of the only one there is.
+def bot_to_ask(client: "Client", given: str | None, *, quiet: bool = False) -> str:
+    """Return the id of the bot that is named, or of the only one there is; say which, or not.
 
     Raises:
         Failed: none is named, and the service has several, or none.
@@ -65,9 +65,10 @@ def bot_to_ask(client: "Client", given: str | None) -> str:
     only = _only(
         client.list_bots(),
         "bot",
-        "Name one: kbot ask BOT QUESTION, kbot chat BOT or kbot check BOT FILE.",
+        "Name one: kbot ask BOT QUESTION, kbot chat BOT, kbot check BOT FILE or kbot audit BOT.",
     )
-    write_stderr(f"(asking {_label(only)}, the only bot)")
+    if not quiet:
+        write_stderr(f"(asking {_label(only)}, the only bot)")
     return only.id
 
 

@@ -325,24 +325,24 @@ class ServiceKeeper:
         if not found or found[0][1] * 2 <= len(names):
             return
         other, count = found[0]
+        here = self._place.name
         if other is None:
             held = "sources that somebody added by hand have"
             ways = (
-                f"Delete those; or feed this once as {self._place.name!r} with anyway=True "
-                f"(`--origin {self._place.name} --anyway`): what is the same is "
-                "taken over"
+                f"Delete those; or feed this once as {here!r} with anyway=True "
+                f"(`--origin {here} --anyway`): what is the same is taken over"
             )
         else:
             held = f"the origin {other!r} has"
             ways = (
-                "Give this origin that name; or rename or delete that one (`rename_origin`, "
-                "rename-origin at a terminal); or say that both are wanted: anyway=True "
-                "(`--anyway`)"
+                "If these are other documents of the same names, say so once: anyway=True "
+                f"(`--anyway`). If they are the same, call this origin {other!r} (`--origin`), or "
+                f"that one {here!r} (`rename_origin`; `kbot sources rename-origin`)"
             )
         raise StopError(
             Stop.OVERLAP,
-            f"{held} {count} of the first {len(names)} names of {self._place.name!r}, which the "
-            f"service does not know yet, so they would be there twice. Nothing was sent. {ways}",
+            f"{held} {count} of the first {len(names)} names of {here!r}, which the service does "
+            f"not know yet, so they would be there twice. Nothing was sent. {ways}",
         )
 
     async def _decide(self, jobs: Sequence[Job], planned: Planned) -> None:
@@ -652,13 +652,22 @@ class ServiceKeeper:
             return
         missing = self._gone() if self._whole and not incomplete else []
         if self._options.dry_run:
-            self._counters.counts["gone"] += len(missing)
+            self._would_remove(missing)
             return
         found = await self._until_ready()
         told = await self._failures(found)
         await self._verify(found)
         if self._whole and not (incomplete or self._counters.incomplete):
             await self._complete(missing, told)
+
+    def _would_remove(self, missing: "Sequence[tuple[SyncEntry, str]]") -> None:
+        """Tell what a run would remove, or that it would withhold it."""
+        limit = self._options.gone_limit
+        if len(missing) > limit * self._book.found.count:
+            self._counters.withhold(len(missing), self._place.name, limit, "removed")
+            missing = ()
+        for one, _ in missing:
+            self._counters.add(Outcome("removed", one.key[:500], one.key, "", one.source_id))
 
     def _gone(self) -> "list[tuple[SyncEntry, str]]":
         """Return what is missing and may be removed, with the reasons; count what stays."""

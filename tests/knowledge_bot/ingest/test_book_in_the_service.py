@@ -10,7 +10,17 @@ import pytest
 
 from calls import KEY
 from knowledge_bot import AsyncClient, Client
-from knowledge_bot.ingest import File, Ledger, Stop, Text, WebPage, aingest, complete, ingest
+from knowledge_bot.ingest import (
+    File,
+    Ledger,
+    Outcome,
+    Stop,
+    Text,
+    WebPage,
+    aingest,
+    complete,
+    ingest,
+)
 from knowledge_bot.origins import Folder
 from knowledge_bot.testing import MemoryService, no_waiting
 
@@ -429,6 +439,15 @@ def test_a_name_that_no_service_takes_is_cleaned_and_its_key_stays(service, feed
     (tmp_path / name).rename(tmp_path / f"new {name}")
     assert feed(Folder(tmp_path, name="notes")).moved == 1
     assert feed([Text(name=name * 900, content="long", key="1")], origin="texts").created == 1
+
+
+def test_a_dry_run_names_what_would_be_removed(service, feed):
+    items = [Text(name=name, content=name) for name in "abcd"]
+    feed(items, origin="notes")
+    would, told = partial(feed, origin="notes", dry_run=True), list[Outcome]()
+    assert would(items[1:], on_outcome=told.append).removed == 1
+    assert [(one.kind, one.key) for one in told] == [("removed", "a")]
+    assert (would(items[3:]).withheld, len(service.sources)) == (3, 4)
 
 
 def test_a_collection_that_is_not_there_is_no_fault_of_the_service(service, feed):
