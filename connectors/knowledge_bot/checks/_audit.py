@@ -199,7 +199,8 @@ class _Run:
         self._place = RunOrigin(self.origin, None, ["the origin"])
         self.client._check("audit")  # noqa: SLF001 - the core's own
         self._began = time.monotonic()
-        self._asked = self._reserved = self._total = self._most = 0
+        self._asked = self._total = self._most = 0
+        self._room = math.inf  # questions that the budget leaves, and that are kept for no document
         self._judged: dict[int, AuditedDocument] = {}
         self._by_search = self._has_book = self._lists_sources = False
 
@@ -212,6 +213,7 @@ class _Run:
             why = documents[0].reason if documents else "There are none"
             raise ConfigurationError.of("origin", f"{self._place.name} has no documents. {why}")
         budget = None if self._by_search else self.options.budget
+        self._room = budget or math.inf
         documents = _sampled(documents, self.options.sample, budget)
         await asyncio.to_thread(self._read, documents)
         if "sync" in announced:
@@ -220,8 +222,7 @@ class _Run:
         self._corpus = Corpus(one.text for one in documents if one.text)
         for one in documents:
             one.wanted = self._corpus.distinctive(one.text or "", _SENTENCES)
-        asked = sum(map(self._needed, documents))
-        self._most = asked if self._by_search else min(asked, budget or asked)
+        self._most = int(min(self._room, sum(map(self._needed, documents))))
         self._tell()
         await self._judge_all(documents)
         return self._found()
@@ -287,35 +288,32 @@ class _Run:
 
     def _needed(self, one: _Candidate) -> int:
         """Return how often the bot is asked for a document at most."""
-        told = self._has_book or self._lists_sources
-        return len(one.wanted) or (1 if one.text and not told else 0)
+        if one.wanted:  # by search once more for each that is not among the first passages
+            return len(one.wanted) * (2 if self._by_search else 1)
+        return int(bool(one.text) and not self._has_book and not self._lists_sources)
 
     async def _judge_all(self, documents: list[_Candidate]) -> None:
-        """Judge them; those for which the budget has no room wait for what others leave of it."""
-        before = len(documents) + 1
-        while len(documents) < before and not self.ended.is_set():
-            before, self._put_off = len(documents), list[_Candidate]()
-            waiting, tasks = iter(documents), range(self.options.concurrency)
-            workers = [asyncio.create_task(self._work(waiting)) for _ in tasks]
-            try:
-                await asyncio.gather(*workers)
-            finally:
-                for one in workers:
-                    one.cancel()
-            documents = self._put_off
+        waiting = [*documents]
+        workers = [
+            asyncio.create_task(self._work(waiting)) for _ in range(self.options.concurrency)
+        ]
+        try:
+            await asyncio.gather(*workers)
+        finally:
+            for one in workers:
+                one.cancel()
 
-    async def _work(self, waiting: Iterator[_Candidate]) -> None:
-        for one in waiting:
-            if self.ended.is_set():
+    async def _work(self, waiting: list[_Candidate]) -> None:
+        """Judge what the budget has room for, also with what others left of it meanwhile."""
+        while not self.ended.is_set():
+            one = next((one for one in waiting if self._needed(one) <= self._room), None)
+            if one is None:
                 return
-            needed = 0 if self._by_search else self._needed(one)
-            if self._asked + self._reserved + needed > (self.options.budget or math.inf):
-                self._put_off.append(one)
-                continue
-            one.left = needed
-            self._reserved += needed
+            waiting.remove(one)
+            one.left = self._needed(one)
+            self._room -= one.left
             self._judged[one.place] = await self._judge(one)
-            self._reserved -= one.left
+            self._room += one.left
             self._tell()
 
     async def _judge(self, one: _Candidate) -> AuditedDocument:
@@ -401,7 +399,6 @@ class _Run:
         if self._by_search:
             return await self._searched(one, question, sentence, _PASSAGES)
         one.left -= 1
-        self._reserved -= 1
         said = Answer.of(
             await self._request(self.client.send_message, bot_id=self.bot_id, content=question)
         )
@@ -436,9 +433,9 @@ class _Run:
                 check_bot(self.bot_id, there, error)
                 raise
             except KnowledgeBotError as error:
-                spent = self.options.budget is not None and self._asked >= self._most
-                if not error.may_pass or attempt + 1 == _ATTEMPTS or spent:
+                if not error.may_pass or attempt + 1 == _ATTEMPTS or self._room < 1:
                     raise
+                self._room -= 1
         raise AssertionError("unreachable")
 
 

@@ -158,7 +158,7 @@ def _announce(found: "Audit", *, quiet: bool) -> None:
     """Say what it will cost, before it does."""
     leaving = "each leaves a conversation" if found.ways == "messages" else "which leave nothing"
     if not quiet and found.most:
-        kind = "messages" if found.ways == "messages" else "sentences by search"
+        kind = "messages" if found.ways == "messages" else "searches"
         text = f"({found.total:,} documents; asking {found.bot_id} at most {found.most:,} {kind}, "
         write_stderr(f"{text}{leaving})")
 

@@ -128,6 +128,21 @@ def test_a_budget_is_enough_for_lost_documents_too(run):
     assert [len(found.documents), found.asked, found.coverage] == [2, 4, 0]
 
 
+def test_a_lost_answer_takes_no_more_than_the_budget(run):
+    service = MemoryService(bots={"bot_1": lambda _: "I do not know."})
+    service.lose_next_answer()
+    with pytest.raises(KnowledgeBotError):
+        run(service, ITEMS, budget=2)
+    assert len(service.conversations) <= 2
+
+
+def test_a_search_has_no_budget_and_its_price_is_said_before(run):
+    told = []
+    found = run(searchable(old=OLD), ITEMS, budget=2, concurrency=1, on_progress=told.append)
+    assert len(found.documents) == 3
+    assert found.asked == told[0].most == 12
+
+
 def test_a_sample_is_judged_of_all(run):
     found = run(searchable(**SAID), ITEMS, sample=2)
     assert (len(found.documents), found.total) == (2, 3)
