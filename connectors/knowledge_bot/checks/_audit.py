@@ -8,7 +8,6 @@ for what cannot be read here.
 
 import asyncio
 import contextlib
-import inspect
 import math
 import random
 import threading
@@ -25,7 +24,7 @@ from knowledge_bot._endpoints import check_number, identifier
 from knowledge_bot._threads import in_own_loop, in_thread
 from knowledge_bot.checks._bots import check_bot
 from knowledge_bot.checks._coverage import Audit, AuditedDocument, Finding
-from knowledge_bot.checks._sentences import Corpus, holds, same_text, sentences, words
+from knowledge_bot.checks._sentences import Corpus, holds, letters, sentences, words
 from knowledge_bot.errors import (
     BadRequestError,
     ConfigurationError,
@@ -248,14 +247,10 @@ class _Run:
 
     async def _documents(self) -> list[_Candidate]:
         """Return what the origin holds; what is left out of it on purpose is no document."""
-        items = self.origin
-        if callable(getattr(items, "items", None)) and not isinstance(items, dict):
-            items = await asyncio.to_thread(lambda: [*_items(self.origin.items)])
-        elif hasattr(items, "aitems"):
-            items = _items(items.aitems)
-        if isinstance(items, AsyncIterable):
-            return [*_numbered([one async for one in items])]
-        return [*_numbered(await asyncio.to_thread(list, items))]
+        from knowledge_bot.origins._origin import NoMemory
+
+        self._place.listed = False  # items are read here, and not compared
+        return [*_numbered(await _all_of(await in_thread(self._place.items, NoMemory())))]
 
     def _read(self, documents: list[_Candidate]) -> None:
         from knowledge_bot.origins._documents import UnreadableError
@@ -273,7 +268,7 @@ class _Run:
                         f"It cannot be read here: {getattr(error, 'strerror', None) or error}."
                     )
                 else:
-                    one.text = text if text and same_text(text) else None
+                    one.text = text if text and letters(text) else None
 
     async def _look_up(self, documents: list[_Candidate]) -> None:
         """Note what the service has written down, if it knows the origin."""
@@ -328,7 +323,9 @@ class _Run:
         if self._has_book:
             return one.judged(Finding.MISSING, "The service has no source of it.")
         if self._lists_sources:
-            return await self._by_its_source(one)
+            if found := await self._sources(one.name):
+                return one.judged(*_of_status(found[0]))
+            return one.judged(Finding.MISSING, "The service has no source of this name.")
         if one.text:
             return await self._by_its_name(one, one.text)
         reason = "Its text cannot be read here, and the service does not say what became of it."
@@ -336,24 +333,14 @@ class _Run:
 
     async def _by_the_book(self, one: _Candidate, entry: "SyncEntry") -> AuditedDocument | None:
         """Judge a document by what the service has written down; None where only asking shows."""
-        if entry.status == "failed":
-            return one.judged(Finding.UNREADABLE, _failed(entry.reason))
-        if entry.digest.startswith("sha256:"):
-            digest = await asyncio.to_thread(one.item.content_digest)
-            if entry.digest != f"sha256:{digest.hex()}":
-                return one.judged(Finding.OLD, "The service holds another version of it.")
-        if one.wanted:
-            return None
-        return one.judged(*_of_status(entry.status))
-
-    async def _by_its_source(self, one: _Candidate) -> AuditedDocument:
-        found = await self._sources(one.name)
-        if not found:
-            return one.judged(Finding.MISSING, "The service has no source of this name.")
-        newest = found[0]
-        if newest.status == "failed":
-            return one.judged(Finding.UNREADABLE, _failed(newest.reason))
-        return one.judged(*_of_status(newest.status))
+        if entry.status != "failed":
+            if entry.digest.startswith("sha256:"):
+                digest = await asyncio.to_thread(one.item.content_digest)
+                if entry.digest != f"sha256:{digest.hex()}":
+                    return one.judged(Finding.OLD, "The service holds another version of it.")
+            if one.wanted:
+                return None
+        return one.judged(*_of_status(entry))
 
     async def _by_its_name(self, one: _Candidate, text: str) -> AuditedDocument:
         """Judge a document that says nothing of its own, by whether the bot names it."""
@@ -367,11 +354,7 @@ class _Run:
 
     async def _sources(self, name: str) -> "list[SourceDetails]":
         """Return the sources of a name, the newest first."""
-        found = self.client.list_sources(name)
-        if isinstance(found, AsyncIterable):
-            return [one async for one in found]
-        several: list[SourceDetails] = await self.call(list, found)
-        return several
+        return await _all_of(self.client.list_sources(name))
 
     async def _by_asking(self, one: _Candidate) -> AuditedDocument:
         wanted, held, there = one.wanted, 0, False
@@ -427,10 +410,7 @@ class _Run:
             try:
                 return await self.call(lambda: function(*given, **more))
             except (BadRequestError, NotFoundError) as error:
-                there: Any = ()
-                with contextlib.suppress(KnowledgeBotError):
-                    there = await self.call(self.client.list_bots)
-                check_bot(self.bot_id, there, error)
+                await check_bot(self.bot_id, self.client, self.call, error)
                 raise
             except KnowledgeBotError as error:
                 if not error.may_pass or attempt + 1 == _ATTEMPTS or self._room < 1:
@@ -439,10 +419,10 @@ class _Run:
         raise AssertionError("unreachable")
 
 
-def _items(items: Callable[..., Any]) -> Any:
-    from knowledge_bot.origins._origin import NoMemory
-
-    return items(NoMemory()) if inspect.signature(items).parameters else items()
+async def _all_of(several: Any) -> list[Any]:
+    if isinstance(several, AsyncIterable):
+        return [one async for one in several]
+    return await in_thread(list, several)
 
 
 def _numbered(items: list[Any]) -> Iterator[_Candidate]:
@@ -476,21 +456,20 @@ def _without_twins(documents: list[_Candidate]) -> list[_Candidate]:
     """Return the documents, of several that say the same the one that the service has."""
     kept: dict[str | int, _Candidate] = {}
     for one in documents:
-        said = same_text(one.text) if one.text else one.place
+        said = letters(one.text) if one.text else one.place
         if said not in kept or (kept[said].entry is None and one.entry is not None):
             kept[said] = one
     return [*kept.values()]
 
 
-def _failed(reason: str | None) -> str:
-    return f"The service could not read it: {(reason or 'it does not say why').rstrip('.')}."
-
-
-def _of_status(status: str) -> tuple[Finding, str]:
-    """Return what the status of a source says of a document whose text cannot be read here."""
-    if status == "ready":
+def _of_status(source: "SyncEntry | SourceDetails") -> tuple[Finding, str]:
+    """Return what the service says of a document for whose sentences it cannot be asked."""
+    if source.status == "failed":
+        reason = (source.reason or "it does not say why").rstrip(".")
+        return Finding.UNREADABLE, f"The service could not read it: {reason}."
+    if source.status == "ready":
         return (
             Finding.FOUND,
             "The service has read it; nothing that it alone says can be asked here.",
         )
-    return Finding.MISSING, f"The service has not read it yet: its source is {status}."
+    return Finding.MISSING, f"The service has not read it yet: its source is {source.status}."

@@ -1,9 +1,10 @@
 """Whether the bot that was asked is there."""
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Callable
+from typing import Any
 
 from knowledge_bot.errors import APIError, KnowledgeBotError
-from knowledge_bot.models import Bot
 
 # Of the service's bots, how many are named where one is missing.
 _NAMED = 10
@@ -13,12 +14,15 @@ class NoSuchBotError(KnowledgeBotError):
     """The service lists its bots, and this one is not among them."""
 
 
-def check_bot(bot: str, there: Sequence[Bot], error: APIError) -> None:
+async def check_bot(bot: str, client: Any, call: Callable[..., Any], error: APIError) -> None:
     """Raise `NoSuchBotError` where a refusal shows that a bot is not there.
 
     Only after a refusal: the interface does not say that the list names every bot (section 4).
+    `call` calls a function that uses the client, and awaits what it returns.
     """
-    ids = [one.id for one in there]
+    ids: list[str] = []
+    with contextlib.suppress(KnowledgeBotError):
+        ids = [one.id for one in await call(client.list_bots)]
     if bot in ids or not ids:
         return
     named = ", ".join(ids[:_NAMED]) + (", …" if len(ids) > _NAMED else "")

@@ -33,7 +33,7 @@ from knowledge_bot.errors import (
     KnowledgeBotError,
     NotFoundError,
 )
-from knowledge_bot.models import Bot, Message
+from knowledge_bot.models import Message
 
 # Seconds to wait for answers under way when a check ends early, and between two looks at whether it
 # should.
@@ -260,10 +260,7 @@ def _asking(schedule: "Schedule", client: Client | AsyncClient, call: Any) -> As
             async with turn:  # the others wait for what the first one finds out
                 if bot not in looked_up:
                     looked_up.add(bot)
-                    there: Sequence[Bot] = ()
-                    with contextlib.suppress(KnowledgeBotError):
-                        there = await call(client.list_bots)
-                    check_bot(bot, there, error)
+                    await check_bot(bot, client, call, error)
             raise
         return Answer.of(message)
 

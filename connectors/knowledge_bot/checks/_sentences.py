@@ -48,7 +48,7 @@ def sentences(text: str) -> list[str]:
         for block in _BLOCK.split(prose)
         for one in _SENTENCE.split(block)
     ]
-    said = [one for one in found if len(_letters(one)) >= _FEWEST_LETTERS]
+    said = [one for one in found if len(letters(one)) >= _FEWEST_LETTERS]
     return [*dict.fromkeys(list(filter(_is_whole, said)) or said)]
 
 
@@ -63,9 +63,9 @@ def words(text: str) -> list[str]:
     return _WORD.findall(folded(text))
 
 
-def same_text(text: str) -> str:
-    """Return what two texts have in common that are the same but for blanks and punctuation."""
-    return _letters(text)
+def letters(text: str) -> str:
+    """Return what texts have in common that are the same but for blanks and punctuation."""
+    return "".join(words(_TARGET.sub("", text))).replace("_", "")
 
 
 class Corpus:
@@ -112,23 +112,23 @@ class Corpus:
 
 def holds(texts: Iterable[str], sentence: str) -> bool:
     """Return whether one of some texts says a sentence, in one place."""
-    said = _letters(sentence)
+    said = letters(sentence)
     wanted = _runs(said)
     return any(
         len(wanted & _runs(place)) >= _SHARE * len(wanted)
         for text in texts
-        for place in _places(_letters(text), len(said))
+        for place in _places(letters(text), len(said))
     )
 
 
-def _places(letters: str, length: int) -> Iterator[str]:
-    """Yield parts of a text, each with room for something of a length and what stands in it."""
-    for start in range(0, max(1, len(letters)), max(1, length)):
-        yield letters[start : start + 3 * length]
+def _places(text: str, length: int) -> Iterator[str]:
+    """Yield parts of letters, each with room for something of a length and what stands in it."""
+    for start in range(0, max(1, len(text)), max(1, length)):
+        yield text[start : start + 3 * length]
 
 
-def _runs(letters: str) -> set[str]:
-    return {letters[start : start + _RUN] for start in range(max(1, len(letters) - _RUN + 1))}
+def _runs(text: str) -> set[str]:
+    return {text[start : start + _RUN] for start in range(max(1, len(text) - _RUN + 1))}
 
 
 def _pairs(said: list[str]) -> list[int]:
@@ -137,7 +137,3 @@ def _pairs(said: list[str]) -> list[int]:
         zlib.crc32(f"{one} {two}".encode()) % _PAIRS
         for one, two in zip(said, following, strict=False)
     ]
-
-
-def _letters(text: str) -> str:
-    return "".join(words(_TARGET.sub("", text))).replace("_", "")
