@@ -26,6 +26,9 @@ logger = logging.getLogger(__name__)
 # XCom is for small values, a log for a person who reads.
 _LISTED = 20
 
+# Of what an audit tells, beside its counts: what the outlets' events get as well.
+_FACTS = ("coverage", "total", "asked", "min_coverage", "duration")
+
 
 class KnowledgeBotAuditOperator(OriginTask, BaseOperator):
     """Finds out which documents of an origin a bot does not find, and fails if there are too many.
@@ -118,7 +121,7 @@ class KnowledgeBotAuditOperator(OriginTask, BaseOperator):
         if not found.ok:
             hand_on(self, context, result)
             raise AirflowFailException(storable(_failure(found)))
-        facts = {name: value for name, value in result.items() if name not in ("lacking", "ways")}
+        facts = {name: result[name] for name in (*_FACTS, *found.counts)}
         describe_outlets(context, self.outlets, [], {"bot_id": bot_id, **facts})
         return storable(result)
 
@@ -138,24 +141,15 @@ class KnowledgeBotAuditOperator(OriginTask, BaseOperator):
 def _summary(found: "Audit") -> dict[str, Any]:
     from airflow_knowledge_bot.texts import brief
 
+    facts = found.as_dict()
     return {
-        "coverage": round(found.coverage, 6),
+        **{name: facts[name] for name in _FACTS},
         **found.counts,
-        "total": found.total,
-        "asked": found.asked,
         "ways": found.ways,
-        "min_coverage": found.min_coverage,
-        "duration": round(found.duration, 3),
         "lacking": [
-            {
-                "key": brief(one.key),
-                "name": brief(one.name),
-                "outcome": str(one.outcome),
-                "reason": brief(one.reason),
-            }
-            for one in found.documents
-            if one.outcome != "found"
-        ][:_LISTED],
+            {name: brief(value) for name, value in one.as_dict().items()}
+            for one in found.lacking[:_LISTED]
+        ],
     }
 
 

@@ -1,7 +1,7 @@
 """The result of an audit: which documents a bot finds, as an object, as text and as JUnit XML."""
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, Literal
 
@@ -36,6 +36,10 @@ class AuditedDocument:
     name: str
     outcome: Finding
     reason: str = ""
+
+    def as_dict(self) -> dict[str, str]:
+        """Return it as plain values, for JSON."""
+        return {name: str(value) for name, value in asdict(self).items()}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -78,6 +82,11 @@ class Audit:
         return self.counts["found"] / len(self.documents) if self.documents else 0.0
 
     @property
+    def lacking(self) -> tuple[AuditedDocument, ...]:
+        """Those that are not found as they are now, for whatever reason."""
+        return tuple(one for one in self.documents if one.outcome is not Finding.FOUND)
+
+    @property
     def ok(self) -> bool:
         """Whether as many are found as have to be."""
         return self.coverage >= self.min_coverage - 1e-9  # shares have no exact form
@@ -95,15 +104,7 @@ class Audit:
             "ways": self.ways,
             "asked": self.asked,
             "duration": round(self.duration, 3),
-            "documents": [
-                {
-                    "key": one.key,
-                    "name": one.name,
-                    "outcome": str(one.outcome),
-                    "reason": one.reason,
-                }
-                for one in self.documents
-            ],
+            "documents": [one.as_dict() for one in self.documents],
         }
 
     def __repr__(self) -> str:
@@ -125,12 +126,11 @@ class Audit:
             name: what the suite is called.
         """
         facts = {"bot": self.bot_id, "origin": self.origin, "coverage": f"{self.coverage:.4f}"}
-        failed = (Finding.OLD, Finding.MISSING, Finding.UNREADABLE)
         cases = [
             Case(
                 one.name,
                 self.bot_id,
-                "failure" if one.outcome in failed else "",
+                "" if one.outcome is Finding.FOUND else "failure",
                 str(one.outcome),
                 one.reason,
             )

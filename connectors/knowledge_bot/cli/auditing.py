@@ -164,8 +164,9 @@ def _announce(found: "Audit", *, quiet: bool) -> None:
 
 
 def _how_far(found: "Audit", ago: float) -> str:
-    lacking = len(found.documents) - found.counts["found"]
-    done = f"{len(found.documents):,} of {found.total:,} documents, {lacking:,} not found"
+    done = (
+        f"{len(found.documents):,} of {found.total:,} documents, {len(found.lacking):,} not found"
+    )
     return f"{done}  asked {found.asked:,} times  {found.duration + ago:.0f} s"
 
 
@@ -177,11 +178,7 @@ def _show(found: "Audit", junit: str | None, *, as_json: bool, quiet: bool) -> N
         if as_json:
             write_document(found.as_dict())
         else:
-            rows = [
-                (one.outcome, one.name, one.reason)
-                for one in found.documents
-                if one.outcome != "found"
-            ]
+            rows = [(one.outcome, one.name, one.reason) for one in found.lacking]
             write_table(("outcome", "document", "detail"), rows)
     if code is Exit.DONE and not problem:
         if not quiet:
