@@ -358,6 +358,7 @@ class _Run:
 
     async def _by_asking(self, one: _Candidate) -> AuditedDocument:
         wanted, held, there = one.wanted, 0, False
+        enough = len(wanted) if self._by_search else 1
         for sentence in wanted:
             question = self._corpus.question(sentence)
             is_held, names_it = await self._asked_for(one, question, sentence)
@@ -365,11 +366,9 @@ class _Run:
                 is_held, too = await self._searched(one, sentence, sentence, _MORE_PASSAGES)
                 names_it |= too
             held += is_held
-            there |= is_held or names_it
-            if held and not self._by_search:
-                break
-        if held == len(wanted) or (held and not self._by_search):
-            return one.judged(Finding.FOUND)
+            there |= names_it
+            if held == enough:
+                return one.judged(Finding.FOUND)
         if not there and self._lists_sources and not self._has_book:
             there = bool(await self._sources(one.name))
         lacking = (

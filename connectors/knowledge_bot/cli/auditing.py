@@ -156,11 +156,11 @@ def _audited(
 
 def _announce(found: "Audit", *, quiet: bool) -> None:
     """Say what it will cost, before it does."""
-    leaving = "each leaves a conversation" if found.ways == "messages" else "which leave nothing"
     if not quiet and found.most:
-        kind = "messages" if found.ways == "messages" else "searches"
-        text = f"({found.total:,} documents; asking {found.bot_id} at most {found.most:,} {kind}, "
-        write_stderr(f"{text}{leaving})")
+        sent = "messages, each leaves a conversation"
+        kind = sent if found.ways == "messages" else "searches, which leave nothing"
+        text = f"({found.total:,} documents; asking {found.bot_id} at most {found.most:,} "
+        write_stderr(f"{text}{kind})")
 
 
 def _how_far(found: "Audit", ago: float) -> str:
