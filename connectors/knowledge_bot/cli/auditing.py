@@ -72,9 +72,9 @@ class _Audits(Places):
 def audit(ctx: click.Context, bot: str) -> None:
     """Find out which documents of an origin BOT does not find.
 
-    Nobody writes a question: the rarest words of two sentences of each document are asked, and one
-    of these sentences has to come back. Without BOT, the service's only bot is asked. The origin is
-    named as for `kbot ingest`.
+    Nobody writes a question: the rarest words of two sentences of each document are asked, and both
+    of these sentences have to come back by search, one by messages. Without BOT, the service's only
+    bot is asked. The origin is named as for `kbot ingest`.
 
     A service that announces `passages` is searched; any other is sent messages, and each of them
     leaves a conversation. --budget says how many at most.
