@@ -214,7 +214,7 @@ class _Run:
         budget = None if self._by_search else self.options.budget
         self._room = budget or math.inf
         documents = _sampled(documents, self.options.sample, budget)
-        await asyncio.to_thread(self._read, documents)
+        await in_thread(self._read, documents)
         if "sync" in announced:
             await self._look_up(documents)
         documents = _without_twins(documents)
@@ -335,7 +335,7 @@ class _Run:
         """Judge a document by what the service has written down; None where only asking shows."""
         if entry.status != "failed":
             if entry.digest.startswith("sha256:"):
-                digest = await asyncio.to_thread(one.item.content_digest)
+                digest = await in_thread(one.item.content_digest)
                 if entry.digest != f"sha256:{digest.hex()}":
                     return one.judged(Finding.OLD, "The service holds another version of it.")
             if one.wanted:

@@ -1,6 +1,8 @@
 """The audit: which documents a bot does not find, without a question being written."""
 
 import asyncio
+import subprocess
+import sys
 
 import pytest
 
@@ -295,6 +297,28 @@ def test_an_asynchronous_origin_is_audited():
             return await aaudit(client, "bot_1", items())
 
     assert asyncio.run(main()).coverage == 1
+
+
+BLOCKS = """
+import os, signal, time
+from knowledge_bot import Client
+from knowledge_bot.checks import audit
+from knowledge_bot.testing import MemoryService
+
+def items():
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(60)
+    yield
+
+with Client("key", "https://service.test", transport=MemoryService().transport) as client:
+    audit(client, "bot_1", items())
+"""
+
+
+def test_an_origin_that_blocks_does_not_hold_up_who_interrupts_the_audit():
+    program = [sys.executable, "-c", BLOCKS]
+    done = subprocess.run(program, check=False, capture_output=True, timeout=30)
+    assert b"KeyboardInterrupt" in done.stderr
 
 
 # Sentences ---------------------------------------------------------------------------------------
