@@ -46,13 +46,13 @@ class Service(ScriptedServer):
         name = received.json()["value"]["name"]
         if name.startswith(("slow", "cut")):
             time.sleep(0.3)
-        return silence if name.startswith("killed") and self.posts(name) == 1 else GOOD
+        return silence if name.startswith("killed") and self.sent(name) == 1 else GOOD
 
     def names(self):
         """Count how often a source of each name was posted."""
         return Counter(request.json()["value"]["name"] for request in self.requests)
 
-    def posts(self, name):
+    def sent(self, name):
         """Count the POSTs that arrived for a source of this name."""
         return self.names()[name]
 
@@ -62,6 +62,9 @@ def service():
     server = Service()
     yield server
     server.stop()
+
+
+ABOUT_AN_ORIGIN = ("/public/v1/sync/overlap", "/public/v1/sync/complete")
 
 
 class Gate(ScriptedServer):
@@ -94,18 +97,21 @@ class Gate(ScriptedServer):
     def _moment(self, received):
         if self.held and self.held[0][0] == received.method:
             return self.held.pop(0)[1]
-        if received.method == "POST" and len(self.posts(self.dag_id_of(received))) == 1:
+        if len(self.sent(self._made_by(received))) == 1:
             return "before" if b"_before" in received.body else "after"
         return None
 
-    def dag_id_of(self, received):
+    def sent(self, dag_id):
+        """Return what a DAG sent that makes something: its POSTs, and the PUTs of its items."""
+        return [one for one in self.requests if dag_id and self._made_by(one) == dag_id]
+
+    def _made_by(self, received):
+        """Return the DAG that makes something with a request; of none that is killed: None."""
+        # A POST about an origin asks what is there, or ends a night: it makes nothing.
+        if received.method not in ("POST", "PUT") or received.path.startswith(ABOUT_AN_ORIGIN):
+            return None
         found = re.search(rb"killed_[a-z]+_(before|after)", received.body)
         return found and found.group().decode()
-
-    def posts(self, dag_id):
-        """Return the POSTs that arrived from a DAG; from none of those that are killed: nothing."""
-        posts = [one for one in self.requests if one.method == "POST"]
-        return [one for one in posts if dag_id and self.dag_id_of(one) == dag_id]
 
 
 @pytest.fixture(scope="module")
@@ -149,35 +155,36 @@ def airflow(service, gate, tmp_path_factory):
             assert KEY not in database.dump("airflow")
 
 
-def kill_in_the_middle_of_its_post(airflow, service, dag_id):
-    """Kill the task of a DAG that runs, once its POST has arrived."""
-    airflow.until(lambda: service.posts(dag_id) or None, 120, "the POST arrived")
+def kill_while_it_sends(airflow, service, dag_id):
+    """Kill the task of a DAG that runs, once what it sends has arrived."""
+    airflow.until(lambda: service.sent(dag_id) or None, 120, "what it sends has arrived")
     pid = int((airflow.home / "airflow" / "pids" / dag_id).read_text())
     os.kill(pid, signal.SIGKILL)
 
 
-def killed_in_the_middle_of_its_post(airflow, service, dag_id):
-    """Run a DAG whose task is killed once its POST has arrived; return how the run ended."""
+def killed_while_it_sends(airflow, service, dag_id):
+    """Run a DAG whose task is killed once what it sends has arrived; return how the run ended."""
     run_id = airflow.trigger(dag_id)
-    kill_in_the_middle_of_its_post(airflow, service, dag_id)
+    kill_while_it_sends(airflow, service, dag_id)
     return airflow.finished(dag_id, run_id)["state"]
 
 
 @needs_state_store
 def test_a_task_that_was_killed_fails_with_one_request_and_says_why(airflow, service):
-    assert killed_in_the_middle_of_its_post(airflow, service, "killed_and_hold") == "failed"
-    assert service.posts("killed_and_hold") == 1
+    assert killed_while_it_sends(airflow, service, "killed_and_hold") == "failed"
+    assert service.sent("killed_and_hold") == 1
     log = airflow.task_log("killed_and_hold", "add")
     assert "the service may have acted on it. Nothing was sent this time." in log
 
 
 def test_a_task_that_was_killed_sends_again_where_its_author_wants_that(airflow, service):
-    assert killed_in_the_middle_of_its_post(airflow, service, "killed_and_resend") == "success"
-    assert service.posts("killed_and_resend") == 2
+    assert killed_while_it_sends(airflow, service, "killed_and_resend") == "success"
+    assert service.sent("killed_and_resend") == 2
 
 
 QUESTIONS = ("message", "check", "sensor")
-SOURCES = ("text", "ready", "page", "file", "ingest", "items", "rows", "folder")
+ORIGINS = ("ingest", "items", "rows", "folder")
+SOURCES = ("text", "ready", "page", "file", *ORIGINS)
 
 
 @needs_state_store
@@ -189,11 +196,11 @@ def test_what_was_killed_is_sent_again_with_its_key_and_is_there_once(airflow, g
     waiting = list(dag_ids)
 
     def one_that_sends():
-        return next(filter(gate.posts, waiting), None)
+        return next(filter(gate.sent, waiting), None)
 
     while waiting:  # a few run at once, in any order
         dag_id = airflow.until(one_that_sends, 240, f"one of {waiting} sends")
-        kill_in_the_middle_of_its_post(airflow, gate, dag_id)
+        kill_while_it_sends(airflow, gate, dag_id)
         waiting.remove(dag_id)
     states = {dag_id: airflow.finished(dag_id, run)["state"] for dag_id, run in runs.items()}
     assert set(states.values()) == {"success"}, states
@@ -207,8 +214,10 @@ def test_what_was_killed_is_sent_again_with_its_key_and_is_there_once(airflow, g
     for dag_id, run_id in runs.items():
         (task,) = airflow.tasks(dag_id, run_id).values()
         tries[dag_id] = task["try_number"]
-        first, *others = [one.headers["idempotency-key"] for one in gate.posts(dag_id)]
-        assert {first} == set(others), dag_id
+        keys = {one.headers.get("idempotency-key") for one in gate.sent(dag_id)}
+        assert len(keys) == 1, dag_id
+        # A PUT says which item of which origin it is: it needs no key.
+        assert (keys == {None}) == (dag_id.split("_")[1] in ORIGINS), dag_id
     assert set(tries.values()) == {2}, tries
 
 

@@ -88,7 +88,7 @@ for start in (False, True):
         )
 
 
-# Each is killed in the middle of its first POST: before the service acts on it, or after.
+# Each is killed in the middle of what it sends first: before the service acts on it, or after.
 KILLED = {"pre_execute": leaves_its_pid, "knowledge_bot_conn_id": "knowledge_bot_embedded"}
 SOURCE = {"source_name": "{{ dag.dag_id }}", "collections": "col_house", **KILLED}
 INGESTED = {"collections": "col_house", "ledger_conn_id": "ledger", "concurrency": 1, **KILLED}
