@@ -33,7 +33,7 @@ from knowledge_bot.errors import (
 )
 
 if TYPE_CHECKING:
-    from knowledge_bot.models import SourceDetails, SyncEntry
+    from knowledge_bot.models import Passage, SourceDetails, SyncEntry
 
 # Sentences of a document that are asked for, and passages that are looked at: by the rarest words
 # of a sentence, and by the whole of it.
@@ -201,7 +201,8 @@ class _Run:
         self._asked = self._total = self._most = 0
         self._room = math.inf  # questions that the budget leaves, and that are kept for no document
         self._judged: dict[int, AuditedDocument] = {}
-        self._by_search = self._has_book = self._lists_sources = False
+        self._by_search = self._has_book = self._lists_sources = self._found_any = False
+        self._sources_of_book: set[str] = set()
 
     async def audit(self) -> Audit:
         announced = await self.call(self.client.extensions)
@@ -276,6 +277,7 @@ class _Run:
         self._has_book = (await self.call(self.client.compare_origin, name)).known
         if self._has_book:
             book = {one.key: one for one in await self.call(self.client.list_entries, name)}
+            self._sources_of_book = {one.source_id for one in book.values()}
             for one in documents:
                 one.entry = book.get(one.key)
 
@@ -285,10 +287,12 @@ class _Run:
         """Return how often the bot is asked for a document at most."""
         if one.wanted:  # by search once more for each that is not among the first passages
             return len(one.wanted) * (2 if self._by_search else 1)
+        if one.entry is not None:
+            return int(self._by_search)
         return int(bool(one.text) and not self._has_book and not self._lists_sources)
 
     async def _judge_all(self, documents: list[_Candidate]) -> None:
-        waiting = [*documents]
+        waiting = sorted(documents, key=lambda one: not one.wanted)  # what those show helps others
         workers = [
             asyncio.create_task(self._work(waiting)) for _ in range(self.options.concurrency)
         ]
@@ -340,7 +344,22 @@ class _Run:
                     return one.judged(Finding.OLD, "The service holds another version of it.")
             if one.wanted:
                 return None
-        return one.judged(*_of_status(entry))
+        judged = one.judged(*_of_status(entry))
+        if judged.outcome is Finding.FOUND and self._by_search and not await self._sees(one):
+            reason = (
+                "The service has read it, but the bot does not find it, nor what was fed with it."
+            )
+            return one.judged(Finding.MISSING, reason)
+        return judged
+
+    async def _sees(self, one: _Candidate) -> bool:
+        """Return whether the bot finds a source by its name, or has found another of the origin.
+
+        What stands in it cannot be asked here, and a bot may read other collections.
+        """
+        if not self._found_any:
+            await self._passages(one.name, _MORE_PASSAGES)
+        return self._found_any
 
     async def _by_its_name(self, one: _Candidate, text: str) -> AuditedDocument:
         """Judge a document that says nothing of its own, by whether the bot names it."""
@@ -390,13 +409,20 @@ class _Run:
     async def _searched(
         self, one: _Candidate, query: str, sentence: str, limit: int
     ) -> tuple[bool, bool]:
-        found = await self._request(self.client.search, query, bot_id=self.bot_id, limit=limit)
+        found = await self._passages(query, limit)
         by_source: dict[str, str] = {}  # a sentence may begin in one passage and end in another
         for passage in found:
             before = by_source.get(passage.source_id, "")
             by_source[passage.source_id] = f"{before}\n{passage.text}"
         is_held = holds(by_source.values(), sentence)
         return is_held, is_held or any(passage.name == one.name for passage in found)
+
+    async def _passages(self, query: str, limit: int) -> "list[Passage]":
+        found: list[Passage] = await self._request(
+            self.client.search, query, bot_id=self.bot_id, limit=limit
+        )
+        self._found_any |= any(one.source_id in self._sources_of_book for one in found)
+        return found
 
     async def _request(self, function: Callable[..., Any], *given: Any, **more: Any) -> Any:
         """Ask the service, again where that may help: a question changes nothing.

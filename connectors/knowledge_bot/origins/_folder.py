@@ -46,7 +46,9 @@ _DATA_FOLDER = "the data folder of a service, which holds its keys, is never sen
 _NOT_MOUNTED = "it was another file system before, and is not now: is it mounted?"
 
 # What says that a link leads nowhere; any other error says nothing of what is there.
-_NOTHING = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
+_NOTHING = (errno.ENOENT, errno.ENOTDIR)
+# What says of a path that a person gave that it can be no folder.
+_NO_FOLDER = (*_NOTHING, errno.ELOOP, errno.ENAMETOOLONG)
 
 # The most bytes of a note, which says which folders are mounted.
 _LONGEST_NOTE = 4096
@@ -151,7 +153,7 @@ class Folder(Origin):
         try:
             is_folder = S_ISDIR(os.stat(root).st_mode)  # noqa: PTH116 - a text, as elsewhere here
         except OSError as error:
-            is_folder = error.errno not in _NOTHING  # what it is, nobody knows
+            is_folder = error.errno not in _NO_FOLDER  # what it is, nobody knows
         if not is_folder:
             raise ConfigurationError.of("path", f"{str(self.path)!r} is not a folder")
         ignored, problem = _ignored_lines(Path(root))

@@ -17,7 +17,10 @@ _RATE = 2.0  # pages a second
 _PAGES = ("", "text/html", "application/xhtml+xml")
 _HTML = (".html", ".htm", ".xhtml")
 # Texts that read otherwise than they are written.
-_WRITTEN = (".eml", ".ipynb", ".mbox", ".mht", ".mhtml", ".rtf", ".svg", ".xml")
+_WRITTEN = (
+    *(".csv", ".eml", ".ics", ".ipynb", ".json", ".mbox", ".mht", ".mhtml", ".rtf", ".srt"),
+    *(".svg", ".tsv", ".vcf", ".vtt", ".xml"),
+)
 
 
 class TextReader:

@@ -402,3 +402,15 @@ def test_a_document_that_says_nothing_of_its_own_is_known_by_its_name(run):
     assert found.asked == found.most == 2
     searched = searchable(**{"one.md": "::: package.one", "three.md": "::: package.two"})
     assert outcomes(run(searched, stubs)) == {"one.md": "found", "two.md": "missing"}
+
+
+@pytest.mark.parametrize("name", ["scan.pdf", "stock.csv", "mail.eml"])
+def test_what_cannot_be_read_here_is_missing_to_a_bot_that_finds_nothing_of_the_origin(
+    run, tmp_path, name
+):
+    (tmp_path / name).write_bytes(b"article,stock\nAnvil,12\nBellows,7\n")
+    service = MemoryService(bots={"bot_1": {}}, extensions={"sync", "sources", "passages"})
+    with Client("key", URL, transport=service.transport) as client:
+        ingest(client, Folder(tmp_path), collections="col_default")
+    service.answer_next(200, b'{"data": []}', times=None, where=lambda one: "search" in one.path)
+    assert outcomes(run(service, Folder(tmp_path))) == {name: "missing"}
