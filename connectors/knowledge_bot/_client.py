@@ -20,11 +20,18 @@ from weakref import WeakKeyDictionary
 from knowledge_bot import __version__
 from knowledge_bot._configuration import (
     Configuration,
-    Secret,
     check_limits,
     warn_if_readable,
 )
-from knowledge_bot._endpoints import AsyncDriver, Endpoints, Request, SyncDriver, identifier
+from knowledge_bot._endpoints import (
+    AsyncDriver,
+    Endpoints,
+    Headers,
+    Request,
+    SyncDriver,
+    header_list,
+    identifier,
+)
 from knowledge_bot._extensions import Announced, announced_by
 from knowledge_bot._responses import ACCEPT_ENCODING, LARGEST_ANSWER, outcome_of
 from knowledge_bot._retries import Attempt, Failure, Steps, retry_policy
@@ -77,12 +84,15 @@ class _Connections:
     """A transport, its headers and what is announced: of a client and those derived from it."""
 
     def __init__(
-        self, transport: Any, destination: Destination, key: Secret | None, *, given: bool
+        self, transport: Any, destination: Destination, settings: Configuration, *, given: bool
     ) -> None:
         self.transport, self.destination = transport, destination
         self.given = given
         self.closed: bool = False
-        fixed, plain = [*_HEADERS], ""
+        more = [(name, value.get_secret_value()) for name, value in settings.headers]
+        replaced = {name.lower() for name, _ in more}  # such as User-Agent
+        fixed = [(name, value) for name, value in _HEADERS if name.lower() not in replaced] + more
+        key, plain = settings.api_key, ""
         if key is not None:
             plain = key.get_secret_value()
             fixed.append(("X-API-KEY", plain))
@@ -135,6 +145,8 @@ class _BaseClient(Endpoints, SyncEndpoints, Generic[AnyTransport, AnyHTTPClient]
         http_client: AnyHTTPClient | None = None,
         upload_encoding: UploadEncoding = "value",
         verify: bool | str | ssl.SSLContext = True,
+        headers: Headers | None = None,
+        ping: bool = True,
     ) -> None:
         settings = Configuration.resolve(
             api_key=api_key,
@@ -143,6 +155,8 @@ class _BaseClient(Endpoints, SyncEndpoints, Generic[AnyTransport, AnyHTTPClient]
             max_retries=max_retries,
             upload_encoding=upload_encoding,
             verify=verify,
+            headers=[(one["name"], one["value"]) for one in header_list(headers or {})],
+            ping=ping,
         )
         self._set_up(settings, transport, http_client)
         proxy = self._connections.destination.proxy
@@ -180,7 +194,7 @@ class _BaseClient(Endpoints, SyncEndpoints, Generic[AnyTransport, AnyHTTPClient]
             transport = STANDING_IN.get(self._protocol[0]) or self._default(
                 proxy, tls_on_demand(destination, settings.verify)
             )
-        self._connections = _Connections(transport, destination, settings.api_key, given=given)
+        self._connections = _Connections(transport, destination, settings, given=given)
 
     @property
     def _is_closed(self) -> bool:
@@ -404,6 +418,10 @@ class Client(_BaseClient[Transport, HTTPClient], SyncDriver):
             (section 4, POST /sources/upload): `"value"`, one form field of JSON, or `"fields"`,
             plain form fields.
         verify: False, the path of a file of certificate authorities, or an `ssl.SSLContext`.
+        headers: more headers of each request, as a gateway before the service may want them; a
+            mapping, or `Header` objects. None replaces `X-API-KEY` or what describes the body.
+        ping: False where a gateway before the service lets no `GET /ping` through. The service is
+            then used as one without extensions, and not asked first whether it is one.
 
     Raises:
         ConfigurationError: no base URL, or an argument or a proxy that cannot be used.

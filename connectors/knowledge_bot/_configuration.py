@@ -5,6 +5,7 @@ import os
 import re
 import ssl
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, get_args
 from urllib.parse import quote, urlsplit, urlunsplit
@@ -26,6 +27,13 @@ _LONGEST_TIMEOUT = 1_000_000
 
 # RFC 1035, section 2.3.4; underscores and a final dot occur in practice.
 _LABELS = re.compile(r"(?:[A-Za-z0-9_-]{1,63}\.)*[A-Za-z0-9_-]{1,63}\.?")
+
+
+# What no header of the caller's replaces: whose request it is, and how its body is read.
+_OWN_HEADERS = (
+    *("x-api-key", "idempotency-key", "host", "connection", "content-length", "content-type"),
+    *("transfer-encoding", "accept", "accept-encoding"),
+)
 
 
 class Secret:
@@ -52,7 +60,7 @@ class Secret:
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """The settings of one client. Its `repr` never shows the key."""
+    """The settings of one client. Its `repr` shows neither the key nor a header's value."""
 
     base_url: str
     api_key: Secret | None
@@ -60,6 +68,8 @@ class Configuration:
     max_retries: int
     upload_encoding: UploadEncoding
     verify: bool | str | ssl.SSLContext
+    headers: tuple[tuple[str, Secret], ...]
+    ping: bool
     words: Words = PYTHON
 
     @classmethod
@@ -72,6 +82,8 @@ class Configuration:
         max_retries: int,
         upload_encoding: UploadEncoding,
         verify: bool | str | ssl.SSLContext,
+        headers: Iterable[tuple[str, str]] = (),
+        ping: bool = True,
     ) -> "Configuration":
         """Complete the arguments from the environment and check them.
 
@@ -83,6 +95,8 @@ class Configuration:
                 "upload_encoding", f"expected 'value' or 'fields', not {upload_encoding!r}"
             )
         check_limits(timeout, max_retries)
+        if not isinstance(ping, bool):
+            raise ConfigurationError.of("ping", f"expected True or False, not {ping!r:.40}")
         named, words = os.environ.get(API_KEY_VARIABLE), PYTHON
         if api_key in (None, "") and named:
             words = replace(words, key=API_KEY_VARIABLE)
@@ -95,8 +109,18 @@ class Configuration:
             max_retries=max_retries,
             upload_encoding=upload_encoding,
             verify=verify,
+            headers=tuple((name, _of_header(name, value)) for name, value in headers),
+            ping=ping,
             words=words,
         )
+
+
+def _of_header(name: str, value: str) -> Secret:
+    if name.lower() in _OWN_HEADERS:
+        raise ConfigurationError.of("headers", f"{name!r} is set by the client itself")
+    if not value.isascii():
+        raise ConfigurationError.of("headers", f"the value of {name!r} is not ASCII")
+    return Secret(value)
 
 
 def check_limits(timeout: float, max_retries: int) -> None:

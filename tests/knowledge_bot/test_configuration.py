@@ -6,9 +6,12 @@ import warnings
 import pytest
 from pydantic import SecretStr
 
-from calls import create
+from calls import KEY, create
 from knowledge_bot import AsyncClient, Client, ConfigurationError, InsecureTransportWarning
 from knowledge_bot._configuration import Secret
+from knowledge_bot.ingest import Text, ingest
+from knowledge_bot.models import Header
+from knowledge_bot.testing import MemoryService
 from refusals import refused
 
 
@@ -106,6 +109,9 @@ def test_a_secret_shows_nothing_and_equals_its_copy():
         ),
         *({"max_retries": one} for one in ("2", -1, 1.5, True)),
         *({"verify": one} for one in (None, "", 1, "/nowhere/ca.pem")),
+        *({"headers": {name: "a"}} for name in ("X-API-Key", "content-length", "a b", "")),
+        *({"headers": one} for one in ("X-Team: a", {"X-Team": "a\r\nb"}, {"X-Team": "é"}, 1)),
+        {"ping": "no"},
         *({"api_key": one} for one in (b"key", [])),
         *({"base_url": one} for one in (b"https://a.example", "https://a..b")),
         *({"base_url": f"https://{'a' * 64}.example"}, {"upload_encoding": "base64"}),
@@ -150,3 +156,36 @@ def test_an_empty_secret_is_no_key():
         refused("api_key"),
     ):
         create(client)
+
+
+HEADERS = {"X-Gateway-Key": "of-the-gateway", "User-Agent": "nightly/1"}
+
+
+@pytest.mark.parametrize(
+    "headers", [HEADERS, [Header(name=n, value=v) for n, v in HEADERS.items()]]
+)
+def test_headers_of_the_callers_go_with_each_request_and_stand_in_no_repr(headers):
+    service = MemoryService(collections=["col_1"], extensions={"idempotency"})
+    client = Client(KEY, "https://a.test", transport=service.transport, headers=headers)
+    create(client.with_options(timeout=5))
+    for request in (*service.pings, *service.requests):
+        sent = {name.lower(): value for name, value in request.headers.items()}
+        assert (sent["x-api-key"], sent["x-gateway-key"]) == (KEY, "of-the-gateway")
+        assert sent["user-agent"] == "nightly/1"
+    assert "of-the-gateway" not in f"{client!r} {client._configuration!r} {vars(client)!r}"
+    kept = Client(KEY, "https://a.test", headers=headers)
+    assert pickle.loads(pickle.dumps(kept))._configuration == kept._configuration
+
+
+def test_where_no_ping_comes_through_none_is_sent_and_the_rest_is(tmp_path):
+    service = MemoryService(collections=["col_1"], extensions={"sync", "sources", "idempotency"})
+    with Client(KEY, "https://a.test", transport=service.transport, ping=False) as client:
+        create(client)
+        assert client.extensions() == {}
+        report = ingest(
+            client,
+            [Text(name="a", content="A")],
+            collections="col_1",
+            ledger=tmp_path / "ledger.db",
+        )
+    assert (report.created, len(service.requests), service.pings) == (1, 2, [])

@@ -183,7 +183,10 @@ class Sender:
 
     async def ping(self) -> object:
         """Ask whether the service is up, or raise a `KnowledgeBotError`."""
-        timeout = min(_PING_TIMEOUT, self._client._configuration.timeout)  # noqa: SLF001 - as above
+        settings = self._client._configuration  # noqa: SLF001 - as above
+        if not settings.ping:
+            return None
+        timeout = min(_PING_TIMEOUT, settings.timeout)
         return await self._done(self._client._derive(timeout=timeout).ping)  # noqa: SLF001 - as above
 
     async def _done(self, call: Callable[..., Any], *arguments: Any, **fields: Any) -> Any:

@@ -337,7 +337,7 @@ class ServiceKeeper:
             ways = (
                 "If these are other documents of the same names, say so once: anyway=True "
                 f"(`--anyway`). If they are the same, call this origin {other!r} (`--origin`), or "
-                f"that one {here!r} (`rename_origin`; `kbot sources rename-origin`)"
+                f"that one {here!r} (`rename_origin`, rename-origin at a terminal)"
             )
         raise StopError(
             Stop.OVERLAP,
