@@ -39,7 +39,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from knowledge_bot._extensions import Extensions, given_key
 from knowledge_bot._json import json_in
 from knowledge_bot._uploads import OnProgress, Upload, UploadFile
-from knowledge_bot._words import without_logins
+from knowledge_bot._words import holds_login
 from knowledge_bot.errors import ConfigurationError
 
 if TYPE_CHECKING:  # pydantic is slow to load, so it waits for the first answer
@@ -801,7 +801,7 @@ def absolute_address(url: object) -> str:
         raise ConfigurationError.of(
             "url", f"{address[:200]!r} is not an address: {error}"
         ) from None
-    if without_logins(address) != address:
+    if holds_login(address):
         raise ConfigurationError.of("url", "it holds a login, which is never stored; use a header")
     if not scheme:
         raise ConfigurationError.of(

@@ -333,7 +333,6 @@ class MissingExtraError(ModuleNotFoundError):
         return type(self), (self._needed_by, self.extra, self.name)
 
 
-# Of any address, also one whose scheme was forgotten.
 def _rebuild(
     cls: type[KnowledgeBotError], args: tuple[Any, ...], state: dict[str, Any]
 ) -> KnowledgeBotError:

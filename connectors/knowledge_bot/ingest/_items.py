@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, SecretSt
 from knowledge_bot._endpoints import Collections, Headers, collection_ids, header_list
 from knowledge_bot._json import storable
 from knowledge_bot._threads import begun
-from knowledge_bot.ingest._listings import holds_login
+from knowledge_bot._words import holds_login
 
 _PIECE = 1024 * 1024
 

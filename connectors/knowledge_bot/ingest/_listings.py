@@ -95,8 +95,3 @@ def name_to_send(name: str) -> str:
     """
     shown = _NOT_SHOWN.sub("", _BREAKS.sub(" ", name)).strip() or "(no name)"
     return shown if len(shown) <= _LONGEST_NAME else f"{shown[: _LONGEST_NAME - 1]}…"
-
-
-def holds_login(url: str) -> bool:
-    """Return whether an address has a user name or a password before its host."""
-    return "@" in url.partition("://")[2].partition("/")[0].partition("?")[0].partition("#")[0]

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 from urllib.parse import urlsplit
 
+from knowledge_bot._words import holds_login
 from knowledge_bot.errors import ConfigurationError
-from knowledge_bot.ingest._listings import Skipped, holds_login
+from knowledge_bot.ingest._listings import Skipped
 
 if TYPE_CHECKING:
     from knowledge_bot.ingest._items import Item

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
 from knowledge_bot._endpoints import check_number
+from knowledge_bot._words import holds_login
 from knowledge_bot.errors import ConfigurationError
-from knowledge_bot.ingest._listings import Skipped, holds_login
+from knowledge_bot.ingest._listings import Skipped
 from knowledge_bot.origins._addresses import LONGEST, cleaned, site
 from knowledge_bot.origins._changes import alike
 from knowledge_bot.origins._documents import UnreadableError
