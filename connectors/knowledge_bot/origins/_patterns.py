@@ -1,5 +1,6 @@
 """Patterns for paths: globs, and lines of a `.gitignore`."""
 
+import functools
 import re
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -43,6 +44,13 @@ def matching(
     Raises:
         ConfigurationError: a pattern is not valid.
     """
+    return _matching(tuple(patterns), option, tuple(lines))
+
+
+@functools.lru_cache(maxsize=64)  # what is missing is asked for key by key
+def _matching(
+    patterns: tuple[str, ...], option: str, lines: tuple[str, ...]
+) -> Callable[[str], bool] | None:
     spec: Any = None
     for given, line in [*((False, line) for line in lines), *((True, each) for each in patterns)]:
         try:
