@@ -15,12 +15,8 @@ _LARGEST = 5_000_000  # bytes that are read of a file or a page
 _RATE = 2.0  # pages a second
 
 _PAGES = ("", "text/html", "application/xhtml+xml")
-_HTML = (".html", ".htm", ".xhtml")
-# Texts that read otherwise than they are written.
-_WRITTEN = (
-    *(".csv", ".eml", ".ics", ".ipynb", ".json", ".mbox", ".mht", ".mhtml", ".rtf", ".srt"),
-    *(".svg", ".tsv", ".vcf", ".vtt", ".xml"),
-)
+# Kinds that read as they are written; other texts, such as tables, a service shows otherwise.
+_AS_WRITTEN = (None, "markdown", "text")
 
 
 class TextReader:
@@ -46,13 +42,16 @@ class TextReader:
             return item.content
         if isinstance(item, WebPage):
             return self._of_page(item)
+        from knowledge_bot_web.kinds import BY_SUFFIX
+
         suffix = PurePath(item.path).suffix.lower()
+        kind = "xml" if suffix == ".svg" else BY_SUFFIX.get(suffix)
         content = _content(item)
-        if suffix in _HTML:
+        if kind == "html":
             return _of_html(content)
         is_marked = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
         if (
-            suffix in _WRITTEN
+            kind not in _AS_WRITTEN
             or content.startswith(b"%PDF")
             or (b"\0" in content and not is_marked)
         ):
