@@ -80,9 +80,11 @@ class KnowledgeBotAuditOperator(OriginTask, BaseOperator):
         self.min_coverage = min_coverage
         self.concurrency = concurrency
         self.knowledge_bot_conn_id = knowledge_bot_conn_id
-        for given, least in (("sample", 1), ("budget", 2), ("concurrency", 1)):
-            if (value := getattr(self, given)) is not None or given == "concurrency":
-                check_number(given, value, least, whole=True)
+        check_number("concurrency", concurrency, 1, whole=True)
+        if sample is not None:
+            check_number("sample", sample, 1, whole=True)
+        if budget is not None:
+            check_number("budget", budget, 2, whole=True)
         check_number("min_coverage", min_coverage, 0, 1)
 
     def execute(self, context: "Context") -> dict[str, Any]:

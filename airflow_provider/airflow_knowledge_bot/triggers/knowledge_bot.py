@@ -149,9 +149,8 @@ class KnowledgeBotPingTrigger(_Looking, BaseTrigger):
             except Exception as error:  # noqa: BLE001 - Airflow's own server may be away
                 failures += 1
                 is_ours = isinstance(error, KnowledgeBotError | AirflowFailException)
-                if (
-                    is_ours and not getattr(error, "may_pass", False)
-                ) or failures >= _MOST_FAILURES:
+                lasts = is_ours and not getattr(error, "may_pass", False)
+                if lasts or failures >= _MOST_FAILURES:
                     return _event("failed", str(error))
                 self._not_yet(error)
             await self._pause()

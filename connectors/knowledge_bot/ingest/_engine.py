@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 # Seconds between two checks whether the run should stop.
 _TICK = 0.1
 
-
 # The longest ping, in seconds.
 _PING_TIMEOUT = 10.0
 

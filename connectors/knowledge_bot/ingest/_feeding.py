@@ -66,8 +66,7 @@ class RunOrigin:
         self.name: str = name or own or anonymous(collections)
         self.listed: bool = self._is_origin and hasattr(given, "listings")
         self.whole: bool = bool(name or own) and bool(getattr(given, "whole", True))
-
-        self.remembers = bool(getattr(given, "remembers", False))
+        self.remembers: bool = bool(getattr(given, "remembers", False))
         self.may_be_empty: bool = bool(getattr(given, "allow_empty", True))
 
     def items(self, memory: "Memory") -> Any:

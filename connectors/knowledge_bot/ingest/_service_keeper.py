@@ -120,6 +120,11 @@ def _is_put_again(job: Job, digest: str) -> bool:
     return entry is not None and entry.status == "failed" and entry.digest == digest
 
 
+def _outcome_of(entry: "SyncEntry", kind: Kind, error: str = "") -> Outcome:
+    """Return what became of an entry, whose item is not at hand."""
+    return Outcome(kind, entry.key[:500], entry.key, error, entry.source_id)
+
+
 def _short(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:4]
 
@@ -667,7 +672,7 @@ class ServiceKeeper:
             self._counters.withhold(len(missing), self._place.name, limit, "removed")
             missing = ()
         for one, _ in missing:
-            self._counters.add(Outcome("removed", one.key[:500], one.key, "", one.source_id))
+            self._counters.add(_outcome_of(one, "removed"))
 
     def _gone(self) -> "list[tuple[SyncEntry, str]]":
         """Return what is missing and may be removed, with the reasons; count what stays."""
@@ -705,7 +710,7 @@ class ServiceKeeper:
                 continue
             reason = one.reason or "it gives no reason"
             told.append((one.key, one.reason or ""))
-            self._counters.add(Outcome("failed", one.key[:500], one.key, reason, one.source_id))
+            self._counters.add(_outcome_of(one, "failed", reason))
         for name in self._had_failed.values():
             logger.info("The service can read %s now", shortened(name))
         return told
@@ -726,7 +731,7 @@ class ServiceKeeper:
         counts = self._counters.counts
         for key in done.keys:
             if (one := self._missing.get(key)) is not None:
-                self._counters.add(Outcome("removed", key[:500], key, "", one.source_id))
+                self._counters.add(_outcome_of(one, "removed"))
                 counts["still_failed"] -= one.status == "failed" and one.told
         counts["removed"] += max(0, done.removed - len(done.keys))
         counts["gone"] += done.waiting
