@@ -22,6 +22,7 @@ from pathlib import Path
 from urllib.parse import urljoin
 
 import griffe
+from parts import with_parts
 from public_signatures import PublicSignatures
 
 ROOT = Path(__file__).parents[2]
@@ -38,7 +39,7 @@ OF_THE_REPOSITORY = {
 LANGUAGES = {".py": "python", ".service": "ini", ".toml": "toml", ".yml": "yaml"}
 
 _FENCED = re.compile(r"^( *)(```+)[^\n]*\n.*?^\1\2 *$", re.MULTILINE | re.DOTALL)
-_COMMENT = re.compile(r"^<!-- .* -->\n", re.MULTILINE)  # for the tests and scripts/parts
+_COMMENT = re.compile(r"^<!-- .* -->\n", re.MULTILINE)  # for the tests
 # `<!-- tabs: One | Other -->` and two blocks behind it; the repository shows both.
 _TABS = re.compile(
     r"^<!-- tabs: (.*?) \| (.*?) -->\n(```.*?^```$)\n\n(```.*?^```$)", re.MULTILINE | re.DOTALL
@@ -72,7 +73,7 @@ def stage() -> None:
         place = path.relative_to(ROOT).as_posix()
         text, targets = with_links_of_the_site(path.read_text(encoding="utf-8"), place)
         linked |= targets
-        text = _COMMENT.sub("", _TABS.sub(tabs, text))
+        text = _COMMENT.sub("", _TABS.sub(tabs, with_parts(text)))
         (STAGE / staged_name(place)).write_text(text, encoding="utf-8")
     for path in sorted(linked):
         page = STAGE / staged_name(path)

@@ -11,6 +11,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from docs.parts import with_parts
+
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
@@ -77,7 +79,8 @@ def prose(page: Path) -> str:
 
 def anchors(page: Path) -> set[str]:
     """Return what a link into a page may end with."""
-    headings = re.findall(r"^#+ (.*)$", prose(page), re.MULTILINE)
+    text = with_parts(prose(page))
+    headings = re.findall(r"^#+ (.*)$", _FENCED.sub("", text), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", each).lower().replace(" ", "-") for each in headings}
 
 

@@ -1,12 +1,11 @@
-"""The parts of the pages that come from programs; `scripts/parts` writes them anew.
+"""The parts of the pages that come from programs: help texts and figures.
 
-A part stands between `<!-- part: name -->` and `<!-- end -->`. A test holds each to what its
-program says now, so that no help text and no figure goes stale.
+A page has `<!-- part: name -->` where one belongs, and the site is built with it, so that no help
+text and no figure goes stale.
 """
 
 import json
 import re
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from inspect import cleandoc
@@ -19,16 +18,15 @@ from knowledge_bot.cli.exits import Exit
 from knowledge_bot.cli.kbot import ENVIRONMENT, main
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 RESULTS = ROOT / "tests" / "benchmarks" / "results.json"
-_PART = re.compile(r"(<!-- part: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+PART = re.compile(r"^<!-- part: ([\w-]+) -->$", re.MULTILINE)
 
 Result = dict[str, Any]
 
 
 def with_parts(text: str) -> str:
     """Return a page's text with every part as its program says it now."""
-    return _PART.sub(lambda found: f"{found[1]}\n{PARTS[found[2]]()}\n{found[3]}", text)
+    return PART.sub(lambda found: PARTS[found[1]](), text)
 
 
 def results() -> dict[str, Result]:
@@ -43,7 +41,7 @@ _OF_SEVERAL = 2
 
 def commands() -> str:
     """Return every command of `kbot`, with its options, the variables and the exit codes."""
-    contexts = list(_contexts(click.Context(main, info_name="kbot")))
+    contexts = list(contexts_of(click.Context(main, info_name="kbot")))
     count = Counter(record for context in contexts for record in _records(context))
     shared = {record: None for record in count if count[record] >= _OF_SEVERAL}
     lines = [line for context in contexts for line in _command(context, shared)]
@@ -55,14 +53,15 @@ def commands() -> str:
     return "\n".join(lines)
 
 
-def _contexts(context: click.Context) -> Iterator[click.Context]:
+def contexts_of(context: click.Context) -> Iterator[click.Context]:
+    """Yield a command, and those below it."""
     yield context
     command = context.command
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
             inner = command.get_command(context, name)
             if inner is not None and not inner.hidden:
-                yield from _contexts(click.Context(inner, info_name=name, parent=context))
+                yield from contexts_of(click.Context(inner, info_name=name, parent=context))
 
 
 def _records(context: click.Context) -> list[tuple[str, str]]:
@@ -104,7 +103,7 @@ def _names(records: Iterable[tuple[str, str]]) -> str:
 
 def _of_all_below(context: click.Context) -> set[tuple[str, str]]:
     """Return the options that every command of a group has; the whole of `kbot` is none."""
-    below = [*_contexts(context)][1:] if context.parent else []
+    below = [*contexts_of(context)][1:] if context.parent else []
     return set.intersection(*(set(_records(one)) for one in below)) if below else set()
 
 
@@ -190,10 +189,3 @@ PARTS: dict[str, Callable[[], str]] = {
     "installs": installs,
     "figures": figures,
 }
-
-if __name__ == "__main__":
-    for page in PAGES:
-        text = page.read_text(encoding="utf-8")
-        if (written := with_parts(text)) != text:
-            page.write_text(written, encoding="utf-8")
-            sys.stdout.write(f"{page.relative_to(ROOT)}\n")

@@ -5,11 +5,13 @@ import posixpath
 import re
 import tomllib
 
+import click
 import pytest
 
 from docs.pages import DOCS, PAGES, ROOT, anchors, name_of, prose
-from docs.parts import with_parts
+from docs.parts import PART, PARTS, contexts_of, with_parts
 from docs.pictures import PICTURES, dot_of, file_of, mark_of
+from knowledge_bot.cli.kbot import main
 
 LINK = re.compile(r"\]\((?![a-z]+:)([^)#\s]*)#?([^)\s]*)\)")
 README = ROOT / "README.md"
@@ -48,10 +50,18 @@ def test_a_program_that_a_page_names_can_be_run():
         assert os.access(ROOT / name, os.X_OK), name
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_what_comes_from_programs_is_what_they_say_now(page):
-    text = page.read_text(encoding="utf-8")
-    assert with_parts(text) == text, "run scripts/parts"
+def test_what_programs_say_stands_on_one_page_each():
+    named = [name for page in PAGES for name in PART.findall(page.read_text(encoding="utf-8"))]
+    assert sorted(named) == sorted(PARTS)
+
+
+def test_the_page_of_commands_has_each_with_its_options():
+    text = with_parts((DOCS / "reference" / "commands.md").read_text(encoding="utf-8"))
+    for context in contexts_of(click.Context(main, info_name="kbot")):
+        assert f"## `{context.command_path}`\n" in text
+        for parameter in context.command.params:
+            if isinstance(parameter, click.Option) and not parameter.hidden:
+                assert parameter.opts[-1] in text, parameter
 
 
 @pytest.mark.parametrize("package", PICTURES)
