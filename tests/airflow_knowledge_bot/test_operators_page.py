@@ -1,4 +1,4 @@
-"""The page about the operators: its DAGs run, and its tables and XComs are those of the code."""
+"""The page about the operators: its DAGs run, and it names what there is and what is handed on."""
 
 import inspect
 import json
@@ -29,12 +29,6 @@ SOURCE, MESSAGE, SETTLED = (
 if find_spec("airflow.providers.common.ai") is None:
     del FILES["helped.py"]  # Airflow's common-ai provider, from 1.0 on, is newer than some Airflows
 ELSEWHERE = {"KnowledgeBotIngestOperator"}
-CREATING = (
-    operators.KnowledgeBotCreateTextSourceOperator,
-    operators.KnowledgeBotCreateWebpageSourceOperator,
-    operators.KnowledgeBotUploadSourceOperator,
-)
-CHECKING = (operators.KnowledgeBotCheckOperator, sensors.KnowledgeBotAnswerSensor)
 CLASSES = [getattr(operators, name) for name in operators.__all__ if name not in ELSEWHERE] + [
     cls for name, cls in vars(sensors).items() if name.endswith("Sensor") and "Bot" in name
 ]
@@ -49,27 +43,6 @@ def rows(text):
 def section(name):
     (text,) = [text for heading, text in SECTIONS.items() if heading.endswith(f"`{name}`")]
     return text
-
-
-def shared(cls):
-    """Return the section whose table holds what several classes take."""
-    if issubclass(cls, CREATING):
-        return SECTIONS["Sources: a page, a text, a file"]
-    return SECTIONS["Checks"] if cls in CHECKING else ""
-
-
-@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
-def test_a_table_holds_every_parameter_its_default_and_whether_it_is_a_template(cls):
-    taken = {
-        name: (
-            "needed" if each.default is each.empty else f"`{each.default!r}`",
-            "t" if name in cls.template_fields else "",
-        )
-        for name, each in inspect.signature(cls.__init__).parameters.items()
-        if name not in ("self", "kwargs")
-    }
-    told = rows(shared(cls)) + rows(section(cls.__name__))
-    assert {row[0].strip("`"): tuple(row[1:3]) for row in told} == taken
 
 
 def test_it_names_every_method_of_the_hook_and_what_the_connection_completes():
