@@ -4,7 +4,6 @@ import asyncio
 import base64
 import binascii
 import json
-import math
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -13,6 +12,7 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from knowledge_bot import APIError, Bot, ConfigurationError, KnowledgeBotError
+from knowledge_bot.adapters import plain
 from knowledge_bot.conversations import ROLES, OnFork, Reply, Said, placeholder
 from knowledge_bot_gateway._gate import bearer, caller_of
 from knowledge_bot_gateway._problems import (
@@ -49,11 +49,9 @@ class BotRequest(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _encodable(cls, given: Any) -> Any:
-        try:
-            return encodable(given)
-        except RecursionError:
-            raise ValueError("is nested too deeply") from None
+    def _plain(cls, given: Any) -> Any:
+        # What is echoed is made so before anything is sent: no answer is lost over it.
+        return plain(given)
 
     @property
     def named(self) -> str | None:
@@ -223,20 +221,6 @@ def decoded(text: str) -> list[str]:
         return base64.b64decode(padded, altchars=b"-_", validate=True).decode().split("/")
     except (binascii.Error, ValueError):
         return []
-
-
-def encodable(value: Any) -> Any:
-    """Return a value of JSON as any reader takes it: no half of an emoji, and no infinite number.
-
-    What is echoed is made so before anything is sent, so that no answer is lost over it.
-    """
-    if isinstance(value, str):
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if isinstance(value, dict):
-        return {encodable(key): encodable(one) for key, one in value.items()}
-    if isinstance(value, list):
-        return [encodable(one) for one in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 Event: TypeAlias = tuple[str | None, Mapping[str, Any]]

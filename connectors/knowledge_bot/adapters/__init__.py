@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from knowledge_bot._endpoints import check_number, collection_ids, identifier
     from knowledge_bot._extensions import Extensions, check_announced, end_of_life, new_key
     from knowledge_bot._extras import require
-    from knowledge_bot._json import storable
+    from knowledge_bot._json import plain, storable
     from knowledge_bot._words import Words, without_logins
     from knowledge_bot.adapters.removing import remove
     from knowledge_bot.adapters.settings import speaking
@@ -38,7 +38,7 @@ _HOMES = {
     "._endpoints": ("check_number", "collection_ids", "identifier"),
     "._extensions": ("Extensions", "check_announced", "end_of_life", "new_key"),
     "._extras": ("require",),
-    "._json": ("storable",),
+    "._json": ("plain", "storable"),
     "._lazy": ("lazy_names",),
     ".checks._files": ("parse_questions",),
     ".checks._questions": ("question_of",),
@@ -68,6 +68,7 @@ __all__ = [
     "lazy_names",
     "new_key",
     "parse_questions",
+    "plain",
     "question_of",
     "remove",
     "require",
