@@ -12,16 +12,14 @@ import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import (
-    AsyncIterator,
     Callable,
     Coroutine,
     Generator,
     Iterable,
-    Iterator,
     Mapping,
     Sequence,
 )
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MethodType
 from typing import (
     TYPE_CHECKING,
@@ -223,58 +221,12 @@ async def _arun(client: AsyncDriver, steps: Steps[T]) -> T:
         result = await client._call(request)  # noqa: SLF001 - as above
 
 
+@dataclass(frozen=True, slots=True)
 class Page(Generic[T]):
     """A part of a list, and what names the part after it; None: this is the last one."""
 
-    def __init__(self, data: Sequence[T], following: str | None) -> None:
-        self.data, self.following = data, following
-
-
-class listing(_Method, Generic[P, T]):  # noqa: N801 - used as a decorator
-    """Makes a builder of the request for a first page a method that iterates over all of them."""
-
-    def __init__(self, build: Callable[P, Request[Page[T]]]) -> None:
-        super().__init__(build)
-
-    @overload
-    def __get__(self, client: None, owner: type) -> Callable[P, Request[Page[T]]]: ...
-    @overload
-    def __get__(self, client: SyncDriver, owner: type) -> Callable[P, Iterator[T]]: ...
-    @overload
-    def __get__(self, client: AsyncDriver, owner: type) -> Callable[P, AsyncIterator[T]]: ...
-    def __get__(self, client: Any, owner: type) -> Any:
-        if client is None:
-            return self._build
-        pages = _pages if isinstance(client, SyncDriver) else _apages
-
-        @functools.wraps(self._build)
-        def iterate(*args: P.args, **kwargs: P.kwargs) -> Any:
-            return pages(client, self._build(*args, **kwargs))  # wrong arguments raise at once
-
-        return iterate
-
-
-def _pages(client: SyncDriver, first: Request[Page[T]]) -> Iterator[T]:
-    request: Request[Page[T]] | None = first
-    while request is not None:
-        page = client._call(request)  # noqa: SLF001 - the drivers' one method
-        yield from page.data
-        request = _following(first, page)
-
-
-async def _apages(client: AsyncDriver, first: Request[Page[T]]) -> AsyncIterator[T]:
-    request: Request[Page[T]] | None = first
-    while request is not None:
-        page = await client._call(request)  # noqa: SLF001 - as above
-        for one in page.data:
-            yield one
-        request = _following(first, page)
-
-
-def _following(first: Request[Page[T]], page: Page[T]) -> Request[Page[T]] | None:
-    if page.following is None:
-        return None
-    return replace(first, path=f"{first.path}&before={quote(page.following, safe='')}")
+    data: Sequence[T]
+    following: str | None
 
 
 class Endpoints:
@@ -447,14 +399,14 @@ class Endpoints:
 
     # Of the extension `sources`; without it each of these raises `UnsupportedError`
 
-    @listing
+    @sequence
     @staticmethod
     def list_sources(
         name: str | None = None,
         status: str | Iterable[str] | None = None,
         collection: Collections | None = None,
-    ) -> "Request[Page[SourceDetails]]":
-        """Iterate over the sources, newest first, page by page, where `sources` is announced.
+    ) -> "Steps[list[SourceDetails]]":
+        """List the sources, the newest first; all pages of them, where `sources` is announced.
 
         Args:
             name: only those of exactly this name.
@@ -475,8 +427,14 @@ class Endpoints:
             query += [("status", non_empty_text("status", one)) for one in several]
         if collection is not None:
             query += [("collection", one) for one in collection_ids(collection, "collection")]
-        path = f"/sources?{urlencode(query)}"
-        return Request("GET", path, _read_page_of_sources, needs=("sources",))
+        first = path = f"/sources?{urlencode(query)}"
+        found: list[SourceDetails] = []
+        while True:
+            page = yield Request("GET", path, _read_page_of_sources, needs=("sources",))
+            found += page.data
+            if page.following is None:
+                return found
+            path = f"{first}&before={quote(page.following, safe='')}"
 
     @endpoint
     @staticmethod

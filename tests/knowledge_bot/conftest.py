@@ -45,7 +45,7 @@ def call(request: pytest.FixtureRequest) -> Callable[..., Any]:
             result = use(client)
             if inspect.iscoroutine(result):
                 return asyncio.run(result)
-            return list(result) if isinstance(result, Iterator) else result
+            return result
 
     return run
 

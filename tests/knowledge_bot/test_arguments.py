@@ -144,4 +144,4 @@ def test_what_is_no_path_no_address_and_no_key_is_named(given, tmp_path):
 @pytest.mark.parametrize("given", [7, {}, [], ""], ids=ascii)
 def test_the_collection_that_sources_are_listed_of_is_named(given):
     with refused("collection"):
-        Client.list_sources(collection=given)
+        next(Client.list_sources(collection=given))

@@ -57,7 +57,5 @@ def upload_much(client: Any) -> Any:
 
 
 async def settled(value: Any) -> Any:
-    """Return what a call of either client comes to, and of an iterator all of it."""
-    if hasattr(value, "__aiter__"):
-        return [one async for one in value]
+    """Return what a call of either client comes to."""
     return await value if inspect.isawaitable(value) else value

@@ -6,7 +6,7 @@ has another code, or is too many. Those in tasks of Airflow are in `planted_mist
 # ruff: noqa: B018, SIM115, T201 - the mistakes, and what shows them
 # pyright: reportUnnecessaryTypeIgnoreComment=true
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -62,7 +62,7 @@ def right(client: Client, collection: Collection, headers: Mapping[str, str]) ->
     assert_type(client.send_message(bot_id="bot_1", content="?"), Message)
     assert_type(client.with_options(timeout=3).chat("bot_1").ask("?").created_at, datetime | None)
     assert_type(client.create_text_source(name="n", collections="col_1", content="c"), Source)
-    assert_type(client.list_sources(status=["ready", "failed"]), Iterator[SourceDetails])
+    assert_type(client.list_sources(status=["ready", "failed"]), list[SourceDetails])
     assert_type(client.list_entries("origin", bucket=1), list[SyncEntry])
     assert_type("sources" in client.extensions(), bool)
     assert_type(client.get_source("src_1").warnings, tuple[str, ...])
@@ -99,8 +99,7 @@ async def right_as_well(client: AsyncClient) -> None:
     assert_type(await client.list_bots(), list[Bot])
     assert_type(await client.send_message(bot_id="bot_1", content="?"), Message)
     assert_type(await client.with_options(max_retries=0).chat("bot_1").ask("?"), Message)
-    assert_type(client.list_sources(collection="col_1"), AsyncIterator[SourceDetails])
-    assert_type([one async for one in client.list_sources()], list[SourceDetails])
+    assert_type(await client.list_sources(collection="col_1"), list[SourceDetails])
     assert_type((await client.get_source("src_1")).ready_at, datetime | None)
     await client.delete_source("src_1")
     assert_type(await client.extensions(), Mapping[str, Mapping[str, Any]])

@@ -1,7 +1,7 @@
 """The hook: from an Airflow connection to a client of the service."""
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property, update_wrapper
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
@@ -258,7 +258,7 @@ def plain(answer: Any) -> Any:
     """Return an answer of the client as plain JSON: of models, the fields that are documented."""
     if isinstance(answer, Mapping):
         return {name: plain(value) for name, value in answer.items()}
-    if isinstance(answer, list | tuple | Iterator):
+    if isinstance(answer, list | tuple):
         return [plain(one) for one in answer]
     documented = getattr(type(answer), "model_fields", None)
     if documented is None:

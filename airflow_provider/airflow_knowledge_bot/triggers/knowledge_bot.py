@@ -241,9 +241,10 @@ class KnowledgeBotSourcesEventTrigger(_Looking, BaseEventTrigger):
         """Return what stands for all that is ready, and counts; None while some is being read."""
         ready, failed = [], 0
         async with await KnowledgeBotHook(self.knowledge_bot_conn_id).get_async_conn() as client:
-            async for source in client.list_sources(collection=self.collections):
-                if source.status in ("pending", "processing"):
-                    return None, {}
+            being_read = ("pending", "processing")
+            if await client.list_sources(status=being_read, collection=self.collections):
+                return None, {}
+            for source in await client.list_sources(collection=self.collections):
                 failed += source.status == "failed"
                 if source.ready_revision is not None:
                     ready.append(f"{source.id} {source.ready_revision}")

@@ -373,7 +373,8 @@ class _Run:
 
     async def _sources(self, name: str) -> "list[SourceDetails]":
         """Return the sources of a name, the newest first."""
-        return await _all_of(self.client.list_sources(name))
+        found: list[SourceDetails] = await self.call(self.client.list_sources, name)
+        return found
 
     async def _by_asking(self, one: _Candidate) -> AuditedDocument:
         wanted, held, there = one.wanted, 0, False

@@ -111,7 +111,7 @@ def list_(
     Example: kbot sources list --status failed
     """
     with service.client() as client:
-        return [*client.list_sources(name, status or None, collections or None)]
+        return client.list_sources(name, status or None, collections or None)
 
 
 @sources.command()
