@@ -4,22 +4,15 @@ import hashlib
 import logging
 import threading
 import time
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from airflow_knowledge_bot._compat import AirflowException, AirflowFailException
-from airflow_knowledge_bot.memory import TaskMemory, living
-from airflow_knowledge_bot.tasks import (
-    as_several,
-    check_filled,
-    check_several,
-    wrong_type,
-)
+from airflow_knowledge_bot.memory import TaskMemory
+from airflow_knowledge_bot.tasks import as_several, check_filled, check_several
 from airflow_knowledge_bot.texts import brief, storable
-from knowledge_bot import Client
 from knowledge_bot.adapters import parse_questions, question_of
 from knowledge_bot.checks import (
     CheckReport,
@@ -42,11 +35,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Seconds for which writes are collected, since each goes over the network. If the worker is killed
-# meanwhile, the questions that were answered in this time are asked again.
+# Seconds between two writes, since each goes over the network. If the worker is killed, what passed
+# since the last one is asked again.
 _SAVE_AFTER = 0.5
-
-_PING_TIMEOUT = 5.0
 
 # Seconds between two lines of progress.
 _LOG_EVERY = 10.0
@@ -87,11 +78,8 @@ class CheckProgress:
         self._memory, self._stop = memory, stop
         kept = {} if memory.is_cleared else memory.earlier
         self.passed: set[str] = set(kept.get("passed", ()))
-        # How often a question that has not passed got an answer.
-        self._answered: Counter[str] = Counter(kept.get("answered", {}))
         self.newest: Progress | None = None
-        self._lock = threading.Lock()
-        self._timer: threading.Timer | None = None
+        self._saved_at = time.monotonic()
         self.begin({}, gives_up=False)
 
     def begin(self, digests: Mapping[str, str], *, gives_up: bool) -> None:
@@ -103,46 +91,20 @@ class CheckProgress:
         """Return whether the check has to end."""
         return self.gave_up or (self._stop is not None and self._stop.is_set())
 
-    def key(self, asked: Result, client: Client) -> str | None:
-        """Return the idempotency key of a question's next message; None where there is none.
-
-        It is another one once there was an answer, since a later answer may be a better one.
-        """
-        if not self._memory.is_kept:
-            return None
-        try:
-            extensions = client.extensions()
-        except KnowledgeBotError:
-            return None
-        digest = self._digests[asked.id]
-        return living(self._memory.key(digest, self._answered[digest]), extensions)
-
     def on_result(self, result: Result) -> None:
-        """Remember that a question got an answer, which is stored soon, or that none came."""
+        """Remember that a question has passed, or that no answer came."""
         self._unanswered = self._unanswered + 1 if _may_still_answer(result) else 0
         if self._gives_up and self._unanswered >= _GIVE_UP_AFTER:
             self.gave_up = True
-        if result.verdict not in (Verdict.PASSED, Verdict.FAILED):
-            return
-        digest = self._digests[result.id]
-        with self._lock:
-            if result.passed:
-                self.passed.add(digest)
-                del self._answered[digest]
-            else:
-                self._answered[digest] += 1
-            if self._memory.is_kept and self._timer is None:
-                self._timer = threading.Timer(_SAVE_AFTER, self.save)
-                self._timer.daemon = True
-                self._timer.start()
+        if result.passed:
+            self.passed.add(self._digests[result.id])
+            if time.monotonic() >= self._saved_at + _SAVE_AFTER:
+                self.save()
 
     def save(self) -> None:
-        """Store what is not stored yet."""
-        with self._lock:
-            if self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
-                self._memory.keep(passed=sorted(self.passed), answered=dict(self._answered))
+        """Store what has passed."""
+        self._saved_at = time.monotonic()
+        self._memory.keep(passed=sorted(self.passed))
 
     def on_progress(self, progress: Progress) -> None:
         """Log the progress now and then."""
@@ -182,9 +144,6 @@ def ask(
     base_url = hook.settings.base_url
     bot_id: Any = hook.settings.default("bot_id", task.bot_id)
     check_filled(bot_id=bot_id)
-    if not isinstance(bot_id, str):
-        one = "one bot's id, and .expand(bot_id=…) maps the task over several,"
-        raise wrong_type("bot_id", bot_id, one)
     questions = questions_of(task)
     digests = {one.id: _digest(base_url, bot_id, one) for one in questions}
     passed = [one.id for one in questions if digests[one.id] in progress.passed]
@@ -193,8 +152,6 @@ def ask(
     progress.begin(digests, gives_up=wait == 0)
     try:
         with hook.get_conn() as client:
-            # A check waits for a service that is away; what it can is asked in between.
-            quick = client.with_options(timeout=_PING_TIMEOUT, max_retries=0)
             report = check(
                 client,
                 bot_id,
@@ -206,7 +163,6 @@ def ask(
                 passed_before=passed,
                 on_result=progress.on_result,
                 on_progress=progress.on_progress,
-                key_of=lambda one: progress.key(one, quick),
                 stop=progress,
             )
     finally:
@@ -237,19 +193,11 @@ def questions_of(task: AskingTask) -> list[Question]:
     check_several("questions", questions, Question, "questions")
     given = list(questions)
     check_filled(questions=given)
-    return [_question(one, number) for number, one in enumerate(given, 1)]
-
-
-def _question(given: object, number: int) -> Question:
-    if isinstance(given, Question):
-        return given
-    where = f"The task's parameter 'questions', question {number}"
-    if not isinstance(given, dict):
-        raise ConfigurationError(
-            f"{where}: expected a dict such as {{'ask': …, 'contains': …}}, not "
-            f"{type(given).__name__}"
-        )
-    return question_of(given, where)
+    where = "The task's parameter 'questions', question"
+    return [
+        one if isinstance(one, Question) else question_of(one, f"{where} {number}")
+        for number, one in enumerate(given, 1)
+    ]
 
 
 def _read(file: "str | PathLike[str] | ObjectStoragePath") -> list[Question]:

@@ -1,7 +1,7 @@
 """From the ingest operator's `origin` to the items that it ingests."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -174,11 +174,6 @@ def _item_rendered(item: Any, render: Callable[[Any], Any], jinja_env: "jinja2.E
         return value if is_plain else render(value)
 
     return {name: field_of(name, value) for name, value in item.items()}
-
-
-def fields_of(origin: Any) -> Iterable[Any]:
-    """Return what an origin was made with, where another task's output may be."""
-    return vars(origin).values() if is_origin(origin) else ()
 
 
 # A database that Airflow has a connection to ------------------------------------------------------

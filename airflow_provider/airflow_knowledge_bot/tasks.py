@@ -217,14 +217,6 @@ def as_several(given: Any) -> Any:
     return given
 
 
-def wrong_type(name: str, given: object, wanted: str) -> AirflowFailException:
-    """Return the error of a parameter of a wrong type."""
-    return AirflowFailException(
-        f"The task's parameter {name!r} is {type(given).__name__} where {wanted} is needed. "
-        "Nothing was sent."
-    )
-
-
 def check_several(name: str, given: object, kind: Any, what: str) -> None:
     """Refuse a single one, of the class `kind`, and None, where several are wanted.
 

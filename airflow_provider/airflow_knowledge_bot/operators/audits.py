@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_knowledge_bot.arguments import BaseOperatorArguments
-    from knowledge_bot.checks import Audit
+    from knowledge_bot.checks import Audit, Progress
     from knowledge_bot.ingest import Item
     from knowledge_bot.origins import Origin
 
@@ -106,6 +106,14 @@ class KnowledgeBotAuditOperator(OriginTask, BaseOperator):
             check_filled(bot_id=bot_id)
             origin = self._origin(context)
             with hook.get_conn() as client:
+                by_search = "passages" in client.extensions()
+                price = "by search" if by_search else "each time leaves a conversation"
+
+                def announce(progress: "Progress") -> None:
+                    if progress.open == progress.total:  # nothing is judged yet
+                        of_all = f"{progress.most} times for what {progress.total} documents say"
+                        logger.info("Asking %s at most %s; %s.", bot_id, of_all, price)
+
                 found = audit(
                     client,
                     bot_id,
@@ -114,7 +122,7 @@ class KnowledgeBotAuditOperator(OriginTask, BaseOperator):
                     budget=self.budget,
                     min_coverage=self.min_coverage,
                     concurrency=self.concurrency,
-                    on_progress=self._announce,
+                    on_progress=announce,
                 )
         result = _summary(found)
         logger.info("%s.", found.summary())
@@ -126,18 +134,6 @@ class KnowledgeBotAuditOperator(OriginTask, BaseOperator):
         facts = {name: result[name] for name in (*_FACTS, *found.counts)}
         describe_outlets(context, self.outlets, [], {"bot_id": bot_id, **facts})
         return storable(result)
-
-    def _announce(self, found: "Audit") -> None:
-        """Say what it will cost, before it does."""
-        if not found.asked and not found.documents:
-            costs = "each leaves a conversation" if found.ways == "messages" else "by search"
-            logger.info(
-                "Asking %s at most %d times for what %d documents say; %s.",
-                found.bot_id,
-                found.most,
-                found.total,
-                costs,
-            )
 
 
 def _summary(found: "Audit") -> dict[str, Any]:

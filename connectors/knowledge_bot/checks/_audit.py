@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import AsyncIterable, Callable, Iterator
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
@@ -24,6 +24,7 @@ from knowledge_bot._endpoints import check_number, identifier
 from knowledge_bot._threads import in_own_loop, in_thread
 from knowledge_bot.checks._bots import check_bot
 from knowledge_bot.checks._coverage import Audit, AuditedDocument, Finding
+from knowledge_bot.checks._run import OnProgress, Progress
 from knowledge_bot.checks._sentences import Corpus, holds, letters, sentences, words
 from knowledge_bot.errors import (
     BadRequestError,
@@ -46,9 +47,6 @@ _NAMED_BY = 12
 
 _ATTEMPTS = 3
 
-OnAudit = Callable[[Audit], object]
-"""Called with what is known so far: before the first question, and after each document."""
-
 
 class AuditOptions(TypedDict, total=False):
     """How an audit runs: the options of `audit` and `aaudit`.
@@ -59,33 +57,14 @@ class AuditOptions(TypedDict, total=False):
             each document. None: as many as it takes.
         min_coverage: the share of the documents that has to be found for `Audit.ok`, 0 to 1.
         concurrency: how many requests may be under way.
-        on_progress: called with how far it is.
+        on_progress: called with how far it is: before the first question, and after each document.
     """
 
     sample: int | None
     budget: int | None
     min_coverage: float
     concurrency: int
-    on_progress: OnAudit | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Options:
-    sample: int | None = None
-    budget: int | None = None
-    min_coverage: float = 0.98
-    concurrency: int = 4
-    on_progress: OnAudit | None = None
-
-    def __post_init__(self) -> None:
-        check_number("min_coverage", self.min_coverage, 0, 1)
-        check_number("concurrency", self.concurrency, 1, whole=True)
-        if self.sample is not None:
-            check_number("sample", self.sample, 1, whole=True)
-        if self.budget is not None:
-            check_number("budget", self.budget, _SENTENCES, whole=True)
-        if self.on_progress is not None and not callable(self.on_progress):
-            raise ConfigurationError.expected("on_progress", "a function", self.on_progress)
+    on_progress: OnProgress | None
 
 
 def audit(client: Client, bot_id: str, origin: Any, **options: Unpack[AuditOptions]) -> Audit:
@@ -115,7 +94,7 @@ def audit(client: Client, bot_id: str, origin: Any, **options: Unpack[AuditOptio
         raise ConfigurationError.expected(
             "client", "a Client", client, "; aaudit takes an AsyncClient"
         )
-    run = _Run(client, in_thread, bot_id, origin, _Options(**options))
+    run = _Run(client, in_thread, bot_id, origin, **options)
 
     def interrupted(error: BaseException, _: Future[Audit]) -> None:
         run.ended.set()
@@ -138,9 +117,7 @@ async def aaudit(
         raise ConfigurationError.expected(
             "client", "an AsyncClient", client, "; audit takes a Client"
         )
-    run = _Run(
-        client, lambda function, *given: function(*given), bot_id, origin, _Options(**options)
-    )
+    run = _Run(client, lambda function, *given: function(*given), bot_id, origin, **options)
     with client._run_span("audit") as counted:  # noqa: SLF001 - as above
         found = await run.audit()
         counted(found.counts)
@@ -188,17 +165,28 @@ class _Run:
     call: Any
     bot_id: str
     origin: Any
-    options: _Options
-    ended: threading.Event = field(default_factory=threading.Event)
+    sample: int | None = None
+    budget: int | None = None
+    min_coverage: float = 0.98
+    concurrency: int = 4
+    on_progress: OnProgress | None = None
+    ended: threading.Event = field(default_factory=threading.Event, init=False)
 
     def __post_init__(self) -> None:
         from knowledge_bot.ingest._feeding import RunOrigin
 
+        check_number("min_coverage", self.min_coverage, 0, 1)
+        check_number("concurrency", self.concurrency, 1, whole=True)
+        for name, least in (("sample", 1), ("budget", _SENTENCES)):
+            if getattr(self, name) is not None:
+                check_number(name, getattr(self, name), least, whole=True)
+        if self.on_progress is not None and not callable(self.on_progress):
+            raise ConfigurationError.expected("on_progress", "a function", self.on_progress)
         identifier("bot_id", self.bot_id, "bot_")
         self._place = RunOrigin(self.origin, None, ["the origin"])
         self.client._check("audit")  # noqa: SLF001 - the core's own
         self._began = time.monotonic()
-        self._asked = self._total = self._most = 0
+        self._asked = 0
         self._room = math.inf  # questions that the budget leaves, and that are kept for no document
         self._judged: dict[int, AuditedDocument] = {}
         self._by_search = self._has_book = self._lists_sources = self._found_any = False
@@ -208,13 +196,13 @@ class _Run:
         announced = await self.call(self.client.extensions)
         self._by_search, self._lists_sources = "passages" in announced, "sources" in announced
         documents = await self._documents()
-        self._total = len(documents)
+        total = len(documents)
         if all(one.item is None for one in documents):
             why = documents[0].reason if documents else "There are none"
             raise ConfigurationError.of("origin", f"{self._place.name} has no documents. {why}")
-        budget = None if self._by_search else self.options.budget
+        budget = None if self._by_search else self.budget
         self._room = budget or math.inf
-        documents = _sampled(documents, self.options.sample, budget)
+        documents = _sampled(documents, self.sample, budget)
         await in_thread(self._read, documents)
         if "sync" in announced:
             await self._look_up(documents)
@@ -222,27 +210,32 @@ class _Run:
         self._corpus = Corpus(one.text for one in documents if one.text)
         for one in documents:
             one.wanted = self._corpus.distinctive(one.text or "", _SENTENCES)
-        self._most = int(min(self._room, sum(map(self._needed, documents))))
+        most = int(min(self._room, sum(map(self._needed, documents))))
+        self._far = Progress(len(documents), 0, len(documents), 0, 0.0, most=most)
         self._tell()
         await self._judge_all(documents)
-        return self._found()
-
-    def _found(self) -> Audit:
         return Audit(
             documents=tuple(self._judged[place] for place in sorted(self._judged)),
             bot_id=self.bot_id,
             origin=self._place.name,
-            total=self._total,
+            total=total,
             ways="search" if self._by_search else "messages",
             asked=self._asked,
-            most=self._most,
-            min_coverage=self.options.min_coverage,
+            min_coverage=self.min_coverage,
             duration=time.monotonic() - self._began,
         )
 
-    def _tell(self) -> None:
-        if self.options.on_progress is not None:
-            self.options.on_progress(self._found())
+    def _tell(self, *judged: AuditedDocument) -> None:
+        found = sum(one.outcome is Finding.FOUND for one in judged)
+        self._far = replace(
+            self._far,
+            passed=self._far.passed + found,
+            open=self._far.open - len(judged),
+            asked=self._asked,
+            elapsed=time.monotonic() - self._began,
+        )
+        if self.on_progress is not None:
+            self.on_progress(self._far)
 
     # What the origin has --------------------------------------------------------------------------
 
@@ -293,9 +286,7 @@ class _Run:
 
     async def _judge_all(self, documents: list[_Candidate]) -> None:
         waiting = sorted(documents, key=lambda one: not one.wanted)  # what those show helps others
-        workers = [
-            asyncio.create_task(self._work(waiting)) for _ in range(self.options.concurrency)
-        ]
+        workers = [asyncio.create_task(self._work(waiting)) for _ in range(self.concurrency)]
         try:
             await asyncio.gather(*workers)
         finally:
@@ -311,9 +302,9 @@ class _Run:
             waiting.remove(one)
             one.left = self._needed(one)
             self._room -= one.left
-            self._judged[one.place] = await self._judge(one)
+            judged = self._judged[one.place] = await self._judge(one)
             self._room += one.left
-            self._tell()
+            self._tell(judged)
 
     async def _judge(self, one: _Candidate) -> AuditedDocument:
         if one.reason:

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, Literal
 
-from knowledge_bot.checks._junit import Case, Suite, junit
+from knowledge_bot.checks._junit import Case, junit
 
 
 class Finding(StrEnum):
@@ -55,7 +55,6 @@ class Audit:
         ways: how the bot was asked: by `search`, or by `messages`, each of which leaves a
             conversation.
         asked: how many times.
-        most: how many times at most.
         min_coverage: the share of the documents that has to be found, 0 to 1.
         duration: seconds it took.
     """
@@ -66,7 +65,6 @@ class Audit:
     total: int
     ways: Literal["search", "messages"]
     asked: int
-    most: int
     min_coverage: float
     duration: float
 
@@ -125,15 +123,14 @@ class Audit:
         Args:
             name: what the suite is called.
         """
-        facts = {"bot": self.bot_id, "origin": self.origin, "coverage": f"{self.coverage:.4f}"}
+        facts = {"origin": self.origin, "coverage": f"{self.coverage:.4f}"}
         cases = [
             Case(
                 one.name,
-                self.bot_id,
-                "" if one.outcome is Finding.FOUND else "failure",
+                "failure" * (one.outcome is not Finding.FOUND),
                 str(one.outcome),
                 one.reason,
             )
             for one in self.documents
         ]
-        return junit(name, [Suite(f"{name} {self.bot_id}", facts, cases)])
+        return junit(name, self.bot_id, facts, cases)

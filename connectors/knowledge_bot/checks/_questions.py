@@ -192,11 +192,11 @@ class Question(BaseModel, frozen=True, extra="forbid"):
 _EXPECTED = ("contains", "contains_any", "excludes", "matches", "equals", "sources")
 
 
-def question_of(fields: dict[str, Any], where: str) -> Question:
-    """Make a question of the fields in a file.
+def question_of(fields: object, where: str) -> Question:
+    """Make a question of a mapping with its fields.
 
     Raises:
-        ConfigurationError: a field cannot be used.
+        ConfigurationError: it is none, or a field cannot be used.
     """
     try:
         return Question.model_validate(fields)
@@ -219,6 +219,7 @@ _PROBLEMS = {
     "bool_parsing": "expected true or false",
     "bool_type": "expected true or false",
     "missing": "is missing",
+    "model_type": "expected the fields of a question, such as {'ask': …, 'contains': …}",
     "string_too_short": "is empty",
     "string_type": "expected a text",
     "string_unicode": "holds half of a character (a lone surrogate)",

@@ -1,29 +1,17 @@
 """The result of a check: as an object, as text, and as JUnit XML."""
 
-import os
-import shutil
-import textwrap
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
-from unicodedata import east_asian_width
-from uuid import uuid4
 
-from knowledge_bot.checks._junit import Case, Suite, junit
+from knowledge_bot.checks._junit import Case, junit
 from knowledge_bot.checks._questions import Question
 from knowledge_bot.errors import KnowledgeBotError
 
 # Characters of an answer that a report keeps: enough to see what is wrong.
 _ANSWER_KEPT = 2000
-
-# The narrowest table whose questions can still be read.
-_NARROWEST = 40
-
-# Follows a character that takes two columns, while lines are measured.
-_FILLER = "\ue000"
 
 
 class Verdict(StrEnum):
@@ -59,9 +47,9 @@ class Result:
     """What came of one question to one bot.
 
     Attributes:
-        id: the question's id; where several bots are asked, after the bot's id and a slash.
+        id: the question's id.
         question: what was asked, and what is expected.
-        bot_id: the bot that was asked; empty where it was no bot of the service.
+        bot_id: the bot that was asked.
         verdict: what became of it, after the last attempt.
         reason: why it did not pass, as a sentence; empty where it did.
         answer: the last answer, its first 2,000 characters; empty where none came.
@@ -110,7 +98,7 @@ class CheckReport:
     """What came of a check.
 
     Attributes:
-        results: one for each question and bot, in the order of the questions, bot after bot.
+        results: one for each question, in their order.
         min_pass: the share of them that has to pass, 0 to 1.
         began: when it began, in UTC.
         duration: seconds it took.
@@ -159,26 +147,15 @@ class CheckReport:
     def __repr__(self) -> str:
         return f"<CheckReport: {self.summary()}>"
 
-    def table(self, width: int = 80) -> str:
-        """Return the results as a table, with reason and answer below what did not pass.
-
-        Args:
-            width: columns of characters; at least 40 are taken.
-        """
-        several = len({one.bot_id for one in self.results}) > 1
+    def table(self) -> str:
+        """Return the results as a table, with reason and answer below what did not pass."""
         head = f"{'verdict':10}  tries  seconds  question"
-        indent = " " * head.index("question")
-        room = max(width, _NARROWEST) - len(indent)
-        lines = [head, "─" * max(width, _NARROWEST)]
+        lines = [head, "─" * 80]
         for one in self.results:
-            asked = f"{one.bot_id}: {one.question.ask}" if several else one.question.ask
-            first, *rest = _wrapped(asked, room) or [""]
-            lines.append(f"{one.verdict:10}  {one.attempts:5}  {one.seconds:7.2f}  {first}")
-            details = [one.reason] if one.reason else []
-            if one.answer and not one.passed:
-                details.append(f"Answer: {one.answer}")
-            rest += [line for text in details for line in _wrapped(text, room)]
-            lines += [f"{indent}{line}".rstrip() for line in rest]
+            row = f"{one.verdict:10}  {one.attempts:5}  {one.seconds:7.2f}  "
+            lines.append(f"{row}{_line(one.question.ask)}")
+            details = [] if one.passed else [one.reason, one.answer and f"Answer: {one.answer}"]
+            lines += [" " * len(row) + _line(text) for text in details if text]
         return "\n".join(lines)
 
     def summary(self) -> str:
@@ -199,33 +176,27 @@ class CheckReport:
         return f"{self.table()}\n{self.summary()}"
 
     def junit(self, name: str = "kbot check") -> str:
-        """Return the results as JUnit XML, which CI servers show: a suite for each bot.
+        """Return the results as JUnit XML, which CI servers show, in one suite.
 
         Args:
-            name: what the suites are called.
+            name: what the suite is called.
         """
-        began = self.began.isoformat(timespec="seconds")
-        bots = dict.fromkeys(one.bot_id for one in self.results)
-        return junit(
-            name,
-            [
-                Suite(
-                    f"{name} {bot}",
-                    {"began": began, "bot": bot},
-                    [_case(one, bot or name) for one in self.results if one.bot_id == bot],
-                )
-                for bot in bots
-            ],
-        )
+        cases = [
+            Case(
+                one.question.ask,
+                _ENDED.get(one.verdict, ""),
+                str(one.verdict),
+                one.reason,
+                one.answer,
+                one.seconds,
+            )
+            for one in self.results
+        ]
+        facts = {"began": self.began.isoformat(timespec="seconds")}
+        return junit(name, self.results[0].bot_id, facts, cases)
 
 
 _ENDED = {Verdict.FAILED: "failure", Verdict.UNANSWERED: "error", Verdict.UNASKED: "skipped"}
-
-
-def _case(one: Result, of: str) -> Case:
-    ended = _ENDED.get(one.verdict, "")
-    kind, reason = str(one.verdict), one.reason
-    return Case(one.question.ask, of, ended, kind, reason, one.answer, one.answer, one.seconds)
 
 
 def shortened(answer: str) -> str:
@@ -233,48 +204,7 @@ def shortened(answer: str) -> str:
     return answer if len(answer) <= _ANSWER_KEPT else f"{answer[: _ANSWER_KEPT - 1]}…"
 
 
-def write_whole(path: str | os.PathLike[str], text: str) -> None:
-    """Write a file atomically: nobody ever sees half of it, not even after a full disk.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    target = Path(path).resolve()  # a link to it stays one
-    if target.exists() and not target.is_file():  # a device or a pipe: there is nothing to replace
-        target.write_text(text, encoding="utf-8")
-        return
-    temporary = target.with_name(f".{target.name}.{uuid4().hex}")
-    try:
-        with temporary.open("x", encoding="utf-8") as stream:
-            stream.write(text)
-        if target.exists():
-            shutil.copymode(target, temporary)
-        temporary.replace(target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
 def _line(text: str) -> str:
-    return " ".join(text.split())
-
-
-def _wrapped(text: str, width: int) -> list[str]:
-    """Return a text in lines of so many columns; East Asian characters take two."""
-    filled = "".join(
-        one + _FILLER if east_asian_width(one) in "WF" else one for one in _printable(text)
-    )
-    lines = textwrap.wrap(filled, width, break_on_hyphens=False)
-    return [line.replace(_FILLER, "") for line in lines]
-
-
-def printable(text: str) -> str:
-    """Return a text with its control characters escaped: it may come from a service."""
-    return "".join(
-        character if character.isprintable() or character in "\n\t" else repr(character)[1:-1]
-        for character in text
-    )
-
-
-def _printable(text: str) -> str:
-    return printable(_line(text))
+    """Return a text on one line, without what could steer a terminal: it may be a service's."""
+    line = " ".join(text.split())
+    return line if line.isprintable() else repr(line)[1:-1]

@@ -6,14 +6,14 @@ out in tasks of an event loop, for blocking callers in a loop of its own.
 
 import asyncio
 import contextlib
-import hashlib
 import heapq
 import math
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, TypeAlias, TypedDict, TypeVar, Unpack
 
 from knowledge_bot._answers import Answer
@@ -50,23 +50,25 @@ _STOPS = {
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a check is.
+    """How far a check or an audit is.
 
     Attributes:
-        total: how many questions there are, over all bots.
-        passed: how many have passed.
-        open: how many may still pass: not asked yet, or to be asked again.
-        asked: how many messages were sent, whatever came of them.
-        pause: seconds until the next question is due, while none is under way; otherwise 0.
-        elapsed: seconds since the check began.
+        total: how many questions, or documents, there are.
+        passed: how many have passed, or were found.
+        open: how many may still be: not asked yet, or to be asked again.
+        asked: how often a bot was asked, whatever came of it.
+        elapsed: seconds since it began.
+        pause: seconds until a check's next question is due, while none is under way; otherwise 0.
+        most: how often an audit asks at most; None of a check.
     """
 
     total: int
     passed: int
     open: int
     asked: int
-    pause: float
     elapsed: float
+    pause: float = 0.0
+    most: int | None = None
 
 
 OnResult = Callable[[Result], object]
@@ -74,10 +76,6 @@ OnResult = Callable[[Result], object]
 
 OnProgress = Callable[[Progress], object]
 """Called whenever something changes, in the same way."""
-
-KeyOf = Callable[[Result], str | None]
-"""Called before each attempt with what is known of the question, in the same thread as it."""
-
 
 C = TypeVar("C", Client, AsyncClient)
 T = TypeVar("T")
@@ -101,11 +99,8 @@ class CheckOptions(TypedDict, total=False):
             count as passed, with no attempts.
         on_result: called with what came of each attempt.
         on_progress: called with how far the check is.
-        messages: the most messages that are sent in all; the check ends when they are. None: as
-            many as it takes.
-        key_of: returns the idempotency key of a question's next message, where the service takes
-            keys: a check that sends it again, as after a kill, gets the first one's answer. None,
-            and without this function: each message has a key of its own.
+        messages: the most messages that are sent in all; questions for which too few of them are
+            left are not asked. None: as many as it takes.
         stop: ends the check early when it is set.
     """
 
@@ -117,7 +112,6 @@ class CheckOptions(TypedDict, total=False):
     passed_before: Collection[str]
     on_result: OnResult | None
     on_progress: OnProgress | None
-    key_of: KeyOf | None
     stop: Event | None
 
 
@@ -133,7 +127,6 @@ class Options:
     passed_before: Collection[str] = ()
     on_result: OnResult | None = None
     on_progress: OnProgress | None = None
-    key_of: KeyOf | None = None
     stop: Event | None = None
 
     def __post_init__(self) -> None:
@@ -145,7 +138,7 @@ class Options:
             check_number("messages", self.messages, 1, whole=True)
         if isinstance(self.passed_before, str):
             raise ConfigurationError.of("passed_before", "expected several ids, not a string")
-        for name in ("on_result", "on_progress", "key_of"):
+        for name in ("on_result", "on_progress"):
             given = getattr(self, name)
             if given is not None and not callable(given):
                 raise ConfigurationError.expected(name, "a function", given)
@@ -155,7 +148,7 @@ class Options:
 
 def check(
     client: Client,
-    bot_id: str | Sequence[str],
+    bot_id: str,
     questions: Iterable[Question],
     **options: Unpack[CheckOptions],
 ) -> CheckReport:
@@ -170,7 +163,7 @@ def check(
 
     Args:
         client: sends the messages.
-        bot_id: the bot that is asked, `bot_…`, or several.
+        bot_id: the bot that is asked, `bot_…`.
         questions: what is asked, and what is expected; see `load_questions`.
         options: `wait`, `interval` and the others of `CheckOptions`: for their meaning, see
             `help(knowledge_bot.checks.CheckOptions)`.
@@ -190,14 +183,14 @@ def check(
         )
     schedule, client = _prepared(client, bot_id, questions, options)
     with client._run_span("check") as counted:  # noqa: SLF001 - the core's own
-        report = _waited_for(Runner(schedule, _asking(schedule, client, in_thread)))
+        report = _waited_for(Runner(schedule, _asking(client, in_thread)))
         counted(Counter(str(one.verdict) for one in report.results))
     return report
 
 
 async def acheck(
     client: AsyncClient,
-    bot_id: str | Sequence[str],
+    bot_id: str,
     questions: Iterable[Question],
     **options: Unpack[CheckOptions],
 ) -> CheckReport:
@@ -213,69 +206,61 @@ async def acheck(
         )
     schedule, client = _prepared(client, bot_id, questions, options)
     with client._run_span("check") as counted:  # noqa: SLF001 - the core's own
-        asking = _asking(schedule, client, lambda function, *given: function(*given))
+        asking = _asking(client, lambda function, *given: function(*given))
         report = await Runner(schedule, asking).run()
         counted(Counter(str(one.verdict) for one in report.results))
     return report
 
 
 def _prepared(
-    client: C, bot_id: str | Sequence[str], questions: Iterable[Question], options: CheckOptions
+    client: C, bot_id: str, questions: Iterable[Question], options: CheckOptions
 ) -> "tuple[Schedule, C]":
     """Return what to do, and with which client."""
     retries = client._configuration.max_retries  # noqa: SLF001 - the core's own, not a user's
-    schedule = Schedule(_bots(bot_id), questions, Options(**options), retries)
+    bot = identifier("bot_id", bot_id, "bot_")
+    schedule = Schedule(bot, questions, Options(**options), retries)
     client._check("check")  # noqa: SLF001 - as above
     return schedule, client.with_options(max_retries=0)  # the schedule asks again itself
 
 
-def _asking(schedule: "Schedule", client: Client | AsyncClient, call: Any) -> Asking:
+def _asking(client: Client | AsyncClient, call: Any) -> Asking:
     """Return what asks a bot of a service.
 
     `call` calls a function that uses the client, and awaits what it returns.
     """
-    looked_up: set[str] = set()
+    is_looked_up = False
     turn = asyncio.Lock()
 
-    def send(bot: str, content: str, conversation: str | None, key: str | None) -> Any:
-        return client.send_message(
-            bot_id=bot, content=content, conversation_id=conversation, idempotency_key=key
+    async def send(one: Result, content: str, conversation: str | None) -> Message:
+        sent: Message = await call(
+            partial(
+                client.send_message,
+                bot_id=one.bot_id,
+                content=content,
+                conversation_id=conversation,
+                idempotency_key=_lost_key(one),
+            )
         )
+        return sent
 
-    async def send_all(one: Result) -> Message:
-        key, conversation = schedule.key_of(one), None
-        for place, earlier in enumerate(one.question.after):
-            # The same ones when the last one's is the same: so its conversation is the same, too.
-            own = key and f"{key[:24]}{hashlib.sha256(f'{key} {place}'.encode()).hexdigest()[:12]}"
-            said: Message = await call(send, one.bot_id, earlier, conversation, own)
-            conversation = said.conversation_id
-        message: Message = await call(send, one.bot_id, one.question.ask, conversation, key)
-        return message
+    async def said(one: Result) -> Message:
+        conversation = None
+        for earlier in one.question.after:
+            conversation = (await send(one, earlier, conversation)).conversation_id
+        return await send(one, one.question.ask, conversation)
 
     async def ask(one: Result) -> Answer:
-        bot = one.bot_id
+        nonlocal is_looked_up
         try:
-            message = await send_all(one)
+            return Answer.of(await said(one))
         except (BadRequestError, NotFoundError) as error:
             async with turn:  # the others wait for what the first one finds out
-                if bot not in looked_up:
-                    looked_up.add(bot)
-                    await check_bot(bot, client, call, error)
+                if not is_looked_up:
+                    is_looked_up = True
+                    await check_bot(one.bot_id, client, call, error)
             raise
-        return Answer.of(message)
 
     return ask
-
-
-def _bots(given: str | Sequence[str]) -> tuple[str, ...]:
-    if not isinstance(given, Sequence):
-        raise ConfigurationError.expected(
-            "bot_id", "a bot's id or several", given, ". Nothing was asked"
-        )
-    bots = (given,) if isinstance(given, str) else tuple(dict.fromkeys(given))
-    if not bots:
-        raise ConfigurationError.of("bot_id", "there are none. Name the bot to ask")
-    return tuple(identifier("bot_id", bot, "bot_") for bot in bots)
 
 
 class Schedule:
@@ -285,8 +270,8 @@ class Schedule:
     and can say so, and that it may be ended then with nothing under way.
 
     Args:
-        bots: who is asked.
-        questions: what they are asked.
+        bot: who is asked.
+        questions: what it is asked.
         options: how.
         retries: how many times a question is asked again that got no answer, without `wait`.
 
@@ -296,14 +281,14 @@ class Schedule:
 
     def __init__(
         self,
-        bots: Sequence[str],
+        bot: str,
         questions: Iterable[Question],
         options: Options,
         retries: int = 0,
     ) -> None:
         self.options, self._retries = options, retries
         self._began, self._began_at = time.monotonic(), datetime.now(UTC)
-        self._results = _unasked(bots, questions)
+        self._results = _unasked(bot, questions)
         known = set(options.passed_before)
         self._due: list[tuple[float, int]] = []
         for number, one in enumerate(self._results):
@@ -312,7 +297,7 @@ class Schedule:
             else:
                 self._due.append((self._began, number))
         self._passed = sum(one.passed for one in self._results)
-        self._asked = 0
+        self._asked = self._left_out = 0
         self._asked_at: dict[int, float] = {}
         self._stopped: CheckStop | None = None
         self._stop_reason = ""
@@ -330,30 +315,25 @@ class Schedule:
 
     def take(self) -> "int | float | None":
         """Return the number of a question to ask now, seconds to wait, or None at the end."""
-        if self.stopped or not self._due:
-            return None
-        pause = self._due[0][0] - time.monotonic()
-        if pause > 0:
-            if not self._asked_at:
-                self._report_progress(pause)
-            return float(pause)
-        messages = 1 + len(self._results[self._due[0][1]].question.after)
-        if self._asked + messages > (self.options.messages or math.inf):
+        while self._due and not self.stopped:
+            pause = self._due[0][0] - time.monotonic()
+            if pause > 0:
+                if not self._asked_at:
+                    self._report_progress(pause)
+                return float(pause)
+            _, number = heapq.heappop(self._due)
+            asked = self._asked + 1 + len(self._results[number].question.after)
+            if asked <= (self.options.messages or math.inf):
+                self._asked, self._asked_at[number] = asked, time.monotonic()
+                return number
+            self._left_out += 1
+        if self._left_out:
             self.stop(CheckStop.MESSAGES, f"{self._asked:,} messages were sent, the most it may")
-            return None
-        _, number = heapq.heappop(self._due)
-        self._asked_at[number] = time.monotonic()
-        self._asked += messages
-        return number
+        return None
 
     def __getitem__(self, number: int) -> Result:
         """Return what is known of a question."""
         return self._results[number]
-
-    def key_of(self, one: Result) -> str | None:
-        """Return the key of a question's next message; None: it gets one of its own."""
-        given = None if self.options.key_of is None else self.options.key_of(one)
-        return given or _lost_key(one)
 
     def answered(self, number: int, answer: Answer, unmet: str, seconds: float) -> None:
         """Note an answer, and what is missing in it."""
@@ -452,13 +432,13 @@ class Schedule:
                 passed=self._passed,
                 open=len(self._due) + len(self._asked_at),
                 asked=self._asked,
-                pause=pause,
                 elapsed=time.monotonic() - self._began,
+                pause=pause,
             )
         )
 
 
-def _unasked(bots: Sequence[str], questions: Iterable[Question]) -> list[Result]:
+def _unasked(bot: str, questions: Iterable[Question]) -> list[Result]:
     if isinstance(questions, str | bytes | dict | Question) or not isinstance(questions, Iterable):
         raise ConfigurationError.expected("questions", "several Questions", questions)
     given = list(questions)
@@ -475,11 +455,7 @@ def _unasked(bots: Sequence[str], questions: Iterable[Question]) -> list[Result]
                 "Leave one out, or give each an id of its own. Nothing was asked",
             )
         by_id[one.id] = one
-    return [
-        Result(one.id if len(bots) == 1 else f"{bot}/{one.id}", one, bot)
-        for bot in bots
-        for one in given
-    ]
+    return [Result(one.id, one, bot) for one in given]
 
 
 def _lost_key(one: Result) -> str | None:

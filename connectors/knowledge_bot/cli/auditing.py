@@ -5,17 +5,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from knowledge_bot.cli.checking import check_that_it_can_be_written, write_junit
-from knowledge_bot.cli.exits import Exit, Failed, falling_back_to_stderr
+from knowledge_bot.cli.checking import check_that_it_can_be_written, conclude
+from knowledge_bot.cli.exits import Exit
 from knowledge_bot.cli.ids import bot_ids, bot_to_ask
 from knowledge_bot.cli.ingesting import COMMON, FINDERS, Places, ingest
-from knowledge_bot.cli.output import as_json_option, quiet_option, write_document, write_table
+from knowledge_bot.cli.output import as_json_option, quiet_option, write_table
 from knowledge_bot.cli.progress import shown_line
 from knowledge_bot.cli.settings import ServiceOptions
 from knowledge_bot.cli.terminal import write_stderr
 
 if TYPE_CHECKING:
-    from knowledge_bot.checks import Audit
+    from knowledge_bot.checks import Audit, Progress
 
 _OPTIONS = (
     click.Option(
@@ -136,56 +136,43 @@ def _audited(
 
     how = {one.name: given.pop(str(one.name)) for one in _OPTIONS if one.name in given}
     origin = FINDERS[str(ctx.command.name)](**given, name=name or "")
-    if junit is not None:
-        check_that_it_can_be_written(junit)
+    check_that_it_can_be_written(junit)
     service = ctx.find_object(ServiceOptions)
     assert service is not None  # noqa: S101 - `kbot` itself made it
     with service.client(needs_key=True) as client:
         bot = bot_to_ask(client, ctx.meta[__name__], quiet=quiet)
+        price = "messages, each leaves a conversation"
+        if "passages" in client.extensions():
+            price = "searches, which leave nothing"
         with shown_line(_how_far, quiet=quiet) as on_progress:
 
-            def tell(found: "Audit") -> None:
-                if not found.asked and not found.documents:
-                    _announce(found, quiet=quiet)
+            def tell(progress: "Progress") -> None:
+                if progress.most and progress.open == progress.total and not quiet:
+                    many = f"({progress.total:,} documents; asking {bot} at most {progress.most:,} "
+                    write_stderr(f"{many}{price})")
                 if on_progress is not None:
-                    on_progress(found)
+                    on_progress(progress)
 
             found = find_out(client, bot, origin, on_progress=tell, **how)
-    _show(found, junit, as_json=as_json, quiet=quiet)
+    conclude(found, *_end(found), _show, junit=junit, as_json=as_json, quiet=quiet)
 
 
-def _announce(found: "Audit", *, quiet: bool) -> None:
-    """Say what it will cost, before it does."""
-    if not quiet and found.most:
-        sent = "messages, each leaves a conversation"
-        kind = sent if found.ways == "messages" else "searches, which leave nothing"
-        text = f"({found.total:,} documents; asking {found.bot_id} at most {found.most:,} "
-        write_stderr(f"{text}{kind})")
+def _show(found: "Audit") -> None:
+    rows = [(one.outcome, one.name, one.reason) for one in found.lacking]
+    write_table(("outcome", "document", "detail"), rows)
 
 
-def _how_far(found: "Audit", ago: float) -> str:
-    done = (
-        f"{len(found.documents):,} of {found.total:,} documents, {len(found.lacking):,} not found"
-    )
-    return f"{done}  asked {found.asked:,} times  {found.duration + ago:.0f} s"
+def _how_far(progress: "Progress", ago: float) -> str:
+    text = f"{progress.passed:,} of {progress.total:,} documents found, {progress.open:,} open"
+    return f"{text}  asked {progress.asked:,} times  {progress.elapsed + ago:.0f} s"
 
 
-def _show(found: "Audit", junit: str | None, *, as_json: bool, quiet: bool) -> None:
-    problem = write_junit(found, junit)
-    code = Exit.DONE if found.ok else Exit.SOME_FAILED
+def _end(found: "Audit") -> tuple[Exit, str]:
+    """Return the exit code and the reason for it."""
     reason = f"{found.summary()}."
-    with falling_back_to_stderr(reason, code):
-        if as_json:
-            write_document(found.as_dict())
-        else:
-            rows = [(one.outcome, one.name, one.reason) for one in found.lacking]
-            write_table(("outcome", "document", "detail"), rows)
-    if code is Exit.DONE and not problem:
-        if not quiet:
-            write_stderr(f"({reason.rstrip('.')})")
-        return
-    if not found.ok:
-        reason += f" At least {found.min_coverage:.1%} have to be found."
+    if found.ok:
+        return Exit.DONE, reason
+    reason += f" At least {found.min_coverage:.1%} have to be found."
     if not found.counts["found"] and found.counts["missing"]:
         reason += f" Does {found.bot_id} read the collection that they are in?"
-    raise Failed(f"{problem} {reason}".lstrip(), code or Exit.FAILED)
+    return Exit.SOME_FAILED, reason

@@ -4,11 +4,10 @@ import math
 import os
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -23,17 +22,18 @@ from knowledge_bot.cli.output import (
 )
 from knowledge_bot.cli.progress import shown_line
 from knowledge_bot.cli.settings import ServiceOptions
-from knowledge_bot.cli.terminal import console, write_stderr
+from knowledge_bot.cli.terminal import write_stderr
 from knowledge_bot.cli.texts import read_text, time_option
 
 if TYPE_CHECKING:
     from knowledge_bot import Client
     from knowledge_bot.checks import Audit, CheckReport, Progress, Question
 
+R = TypeVar("R", "Audit", "CheckReport")
+
 
 @click.command()
 @click.argument("words", nargs=-1, required=True, metavar="[BOT] FILE", shell_complete=bot_ids)
-@click.option("--bots", metavar="ID,ID", help="Ask each of these bots, instead of one BOT.")
 @time_option(
     "--wait",
     "0",
@@ -60,7 +60,8 @@ if TYPE_CHECKING:
     "messages",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Send at most N messages in all, however long it waits.  [default: as many as it takes]",
+    help="Send at most N messages in all, however long it waits. A question for which too few are "
+    "left is not asked.  [default: as many as it takes]",
 )
 @click.option("--junit", metavar="FILE", help="Write JUnit XML, which CI servers show.")
 @quiet_option
@@ -71,7 +72,6 @@ def check(
     /,
     *,
     words: tuple[str, ...],
-    bots: str | None,
     junit: str | None,
     quiet: bool,
     as_json: bool,
@@ -95,39 +95,13 @@ def check(
     kbot check bot_guide questions.toml --wait 10m --junit report.xml
     kbot check bot_guide questions.toml --json > today.json
     """  # noqa: D301 - \b is for click
-    bot, file = bot_and(
-        "FILE of questions", words, several="name one BOT and one FILE; several bots go into --bots"
-    )
-    if bots is not None and bot is not None:
-        raise click.UsageError("name either a BOT or --bots")
+    named, file = bot_and("FILE of questions", words, several="name one BOT and one FILE")
     questions = _questions(file)
-    if junit is not None:
-        check_that_it_can_be_written(junit)
+    check_that_it_can_be_written(junit)
     with service.client(needs_key=True) as client:
-        several = [one.strip() for one in (bots or "").split(",") if one.strip()]
-        asked = several if bots is not None else [bot or _only_bot(client, quiet=quiet, **how)]
-        report = _checked(client, asked, questions, quiet=quiet, **how)
-    problem = write_junit(report, junit)
-    _show(report, as_json=as_json, quiet=quiet)
-    if os.environ.get("GITHUB_ACTIONS") == "true":
-        _annotate(report, file)
-    code, reason = _end(report)
-    if problem or code is not Exit.DONE:
-        raise Failed(f"{problem} {reason}".lstrip(), code or Exit.FAILED)
-
-
-def _only_bot(client: "Client", *, wait: float, interval: float, quiet: bool, **_: object) -> str:
-    """Return the service's only bot; a service that is away is waited for, as with a bot's id."""
-    from knowledge_bot import KnowledgeBotError
-
-    end = time.monotonic() + wait
-    while True:
-        try:
-            return bot_to_ask(client, None, quiet=quiet)
-        except KnowledgeBotError as error:
-            if not error.may_pass or time.monotonic() + interval > end:
-                raise
-            time.sleep(interval)
+        bot = bot_to_ask(client, named, quiet=quiet)
+        report = _checked(client, bot, questions, quiet=quiet, **how)
+    conclude(report, *_end(report), _show, junit=junit, as_json=as_json, quiet=quiet)
 
 
 def _questions(file: str) -> "list[Question]":
@@ -139,9 +113,11 @@ def _questions(file: str) -> "list[Question]":
     return load_questions(file)
 
 
-def check_that_it_can_be_written(output: str) -> None:
+def check_that_it_can_be_written(junit: str | None) -> None:
     """Fail now rather than after minutes of asking."""
-    path = Path(output).absolute()
+    if junit is None:
+        return
+    path = Path(junit).absolute()
     reason = ""
     if path.is_dir():
         reason = "it is a folder"
@@ -150,16 +126,45 @@ def check_that_it_can_be_written(output: str) -> None:
     elif not os.access(path if path.exists() else path.parent, os.W_OK):
         reason = "permission denied"
     if reason:
-        raise Failed(f"{output}: cannot be written: {reason}. Nothing was asked.", Exit.USAGE)
+        raise Failed(f"{junit}: cannot be written: {reason}. Nothing was asked.", Exit.USAGE)
+
+
+def conclude(
+    report: R,
+    code: Exit,
+    reason: str,
+    show: Callable[[R], None],
+    *,
+    junit: str | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Write a report to its file and to stdout, as a table by `show`, and end as it says.
+
+    Raises:
+        Failed: it is not as wanted, for a `reason`, or cannot be written.
+    """
+    try:
+        if junit is not None:
+            Path(junit).write_text(report.junit(), encoding="utf-8")
+    except OSError as error:
+        code, reason = (
+            code or Exit.FAILED,
+            f"{junit}: cannot be written: {error.strerror}. {reason}",
+        )
+    with falling_back_to_stderr(reason, code):
+        if as_json:
+            write_document(report.as_dict())
+        else:
+            show(report)
+    if code is not Exit.DONE:
+        raise Failed(reason, code)
+    if not quiet:
+        write_stderr(f"({report.summary().rstrip('.')})")
 
 
 def _checked(
-    client: "Client",
-    bots: Sequence[str],
-    questions: "Sequence[Question]",
-    *,
-    quiet: bool,
-    **how: Any,
+    client: "Client", bot: str, questions: "list[Question]", *, quiet: bool, **how: Any
 ) -> "CheckReport":
     from knowledge_bot._signals import stop_on_signals
     from knowledge_bot.checks import check as ask_and_judge
@@ -176,7 +181,7 @@ def _checked(
             )
 
     with _shown_progress(quiet=quiet) as on_progress, stop_on_signals(end):
-        return ask_and_judge(client, bots, questions, on_progress=on_progress, stop=stop, **how)
+        return ask_and_judge(client, bot, questions, on_progress=on_progress, stop=stop, **how)
 
 
 @contextmanager
@@ -202,55 +207,15 @@ def _how_far(progress: "Progress", ago: float) -> str:
     return f"{text}  asking again in {left:.0f} s" if left > 0 else text
 
 
-def write_junit(report: "Audit | CheckReport", path: str | None) -> str:
-    """Write the file; return what went wrong, as a sentence."""
-    from knowledge_bot.checks._report import write_whole
-
-    if path is None:
-        return ""
-    try:
-        write_whole(path, report.junit())
-    except OSError as error:
-        return f"{path}: cannot be written: {error.strerror}."
-    return ""
-
-
-def _was_answered(report: "CheckReport") -> bool:
-    return any(one.answer or one.passed for one in report.results)
-
-
-def _show(report: "CheckReport", *, as_json: bool, quiet: bool) -> None:
-    code, reason = _end(report)
-    with falling_back_to_stderr(reason, code):
-        if as_json:
-            write_document(report.as_dict())
-        elif sys.stdout.isatty():
-            write_text(report.table(console().width))
-        else:
-            head = ("verdict", "tries", "seconds", "bot", "question", "reason")
-            rows = (
-                (one.verdict, one.attempts, f"{one.seconds:.2f}", one.bot_id, question, one.reason)
-                for one in report.results
-                for question in [one.question.ask]
-            )
-            write_table(head, rows)
-    if not quiet and report.stopped is None:  # otherwise the error has the counts
-        write_stderr(f"({report.summary().rstrip('.')})")
-
-
-def _annotate(report: "CheckReport", file: str) -> None:
-    """Write what did not pass as GitHub's runners show it, beside the file of questions."""
-
-    def escaped(text: str, *more: str) -> str:
-        for each in ("%", "\r", "\n", *more):
-            text = text.replace(each, f"%{ord(each):02X}")
-        return text
-
-    for one in report.results:
-        if not one.passed:
-            title = escaped(one.question.ask[:100], ":", ",")
-            reason = escaped(one.reason or "It was not asked.")
-            write_stderr(f"::error file={escaped(file, ':', ',')},title={title}::{reason}")
+def _show(report: "CheckReport") -> None:
+    if sys.stdout.isatty():
+        write_text(report.table())
+        return
+    rows = (
+        (one.verdict, one.attempts, f"{one.seconds:.2f}", one.bot_id, one.question.ask, one.reason)
+        for one in report.results
+    )
+    write_table(("verdict", "tries", "seconds", "bot", "question", "reason"), rows)
 
 
 def _end(report: "CheckReport") -> tuple[Exit, str]:
@@ -265,7 +230,7 @@ def _end(report: "CheckReport") -> tuple[Exit, str]:
             return Exit.FAILED, f"{report.stop_reason.rstrip('.')}. {counts}"
         case CheckStop.REQUESTED:
             return Exit.INTERRUPTED, f"Interrupted: {counts} The others were not waited for."
-    if not _was_answered(report):
+    if not any(one.answer or one.passed for one in report.results):
         return Exit.FAILED, f"No question was answered. {report.results[0].reason}"
     reasons = [report.stop_reason] if report.stopped else []
     if not report.ok:

@@ -99,7 +99,7 @@ def test_by_messages_one_of_two_sentences_is_enough(run):
     service = answering(**half)
     found = run(service, ITEMS)
     assert (found.coverage, found.ways) == (1, "messages")
-    assert found.asked == len(service.conversations) <= found.most == 6
+    assert found.asked == len(service.conversations) <= 6
 
 
 def test_by_messages_what_is_lost_is_missing(run):
@@ -119,9 +119,8 @@ def test_no_more_messages_are_sent_than_the_budget_allows_and_it_is_said_before(
     assert len(found.documents) == judged
     assert (found.total, found.coverage) == (3, 1)
     assert len(service.conversations) == found.asked <= budget
-    assert (told[0].asked, told[0].documents) == (0, ())
-    assert told[0].most == min(6, budget)
-    assert told[-1].asked == found.asked
+    assert (told[0].asked, told[0].open, told[0].most) == (0, min(3, budget), min(6, budget))
+    assert (told[-1].asked, told[-1].passed, told[-1].total) == (found.asked, judged, 3)
 
 
 def test_a_budget_is_enough_for_lost_documents_too(run):
@@ -143,6 +142,7 @@ def test_a_search_has_no_budget_and_its_price_is_said_before(run):
     found = run(searchable(old=OLD), ITEMS, budget=2, concurrency=1, on_progress=told.append)
     assert len(found.documents) == 3
     assert found.asked == told[0].most == 12
+    assert (told[-1].passed, told[-1].open) == (0, 0)
 
 
 def test_a_sample_is_judged_of_all(run):
@@ -399,7 +399,7 @@ def test_a_document_that_says_nothing_of_its_own_is_known_by_its_name(run):
 
     found = run(MemoryService(bots={"bot_1": answer}), stubs)
     assert outcomes(found) == {"one.md": "found", "two.md": "missing"}
-    assert found.asked == found.most == 2
+    assert found.asked == 2
     searched = searchable(**{"one.md": "::: package.one", "three.md": "::: package.two"})
     assert outcomes(run(searched, stubs)) == {"one.md": "found", "two.md": "missing"}
 

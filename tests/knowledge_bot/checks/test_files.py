@@ -1,6 +1,4 @@
-"""Questions from files: what is read, and what is said with file and line where it cannot be."""
-
-import json
+"""Questions from files: what is read, and what is said with its place where it cannot be."""
 
 import pytest
 from hypothesis import given, settings
@@ -46,35 +44,23 @@ def test_a_later_line_end_of_unicode_ends_no_line(written):
     [
         ("q.toml", "", "", ""),
         ("q.jsonl", "\n \n", "", ""),
-        ("q.toml", "# nothing yet\n", "", ""),
         ("q.toml", "ask = ", "", "Invalid value (at end of document)"),
-        ("q.toml", TOML + "[[questions]]\nask = 'x'\n", ", line 11", ""),
-        ("q.toml", TOML + "[[questions]]\nask='x'\ncontians='x'", ", line 11", "'contians'"),
-        ("q.toml", TOML.replace("es = true", 'es = "off"'), ", line 7", "refuses: "),
-        ("q.toml", TOML.replace('["9:30"]', "[9, 30]"), ", line 2", "contains.0: "),
-        ("q.toml", TOML.replace('["9:30"]', "9.30"), ", line 2", "contains: "),
-        ("q.toml", TOML.replace('["9:30"]', '""'), ", line 2", "contains.0: "),
-        ("q.toml", '[[question]]\nask = "x"', ", line 1", "'question'"),
-        ("q.toml", '\n[wait]\nask = "x"', ", line 2", "'wait'"),
-        ("q.toml", "questions = 1", "", "questions"),
-        ("q.toml", "questions = [{ask = 'x'}]", ", question 1", ""),
-        (
-            "q.toml",
-            "[[questions]]\nask='''\n[[questions]]'''\ncontains='x'\n[[questions]]\nask='y'",
-            ", question 2",
-            "",
-        ),
-        ("q.toml", TOML + "[[questions]]\nask='x'\nmatches='a('", ", line 11", "'a('"),
-        ("q.toml", TOML + TOML.split("\n\n")[1], ", line 11", "'france'"),
+        ("q.toml", "a = " + "[" * 100_000, "", ""),
+        ("q.toml", TOML + "[[questions]]\nask = 'x'\n", ", question 3", ""),
+        ("q.toml", TOML + "[[questions]]\nask='x'\ncontians='x'", ", question 3", "'contians'"),
+        ("q.toml", TOML.replace("es = true", 'es = "off"'), ", question 2", "refuses: "),
+        ("q.toml", TOML.replace('["9:30"]', "[9, 30]"), ", question 1", "contains.0: "),
+        ("q.toml", TOML.replace('["9:30"]', "9.30"), ", question 1", "contains: "),
+        ("q.toml", '[[question]]\nask = "x"', "", "'question'"),
+        ("q.toml", "questions = 1", ", question 1", "the fields of a question"),
+        ("q.toml", TOML + "[[questions]]\nask='x'\nmatches='a('", ", question 3", "'a('"),
         ("q.jsonl", '{"ask": "x", "contains": "y"}\n{"ask"}', ", line 2", "Expecting"),
-        ("q.jsonl", '\n["ask"]', ", line 2", "JSON"),
+        ("q.jsonl", '\n["ask"]', ", line 2", "the fields of a question"),
         ("q.jsonl", '{"contains": "y"}', ", line 1", "ask: "),
         ("q.jsonl", '{"ask": "\\ud83d", "contains": "y"}', ", line 1", "ask: "),
         ("q.jsonl", "[" * 100_000, ", line 1", ""),
-        ("q.jsonl", '\n{"ask": "a", "equals": "x", "equals": "y"}', ", line 2", "'equals'"),
-        ("q.jsonl", b'{"ask": "x"\n, "a": "\xff"}', ", line 2", "UTF-8"),
+        ("q.jsonl", b'{"ask": "x"\n, "a": "\xff"}', "", "UTF-8"),
         ("q.yaml", "tests: []", "", ".toml or .jsonl"),
-        ("q.txt", "a,b", "", ".toml or .jsonl"),
     ],
 )
 def test_what_cannot_be_read_is_reported_with_its_place(written, name, text, where, named):
@@ -91,29 +77,6 @@ def test_a_file_that_cannot_be_opened_is_reported(tmp_path, name):
     with pytest.raises(ConfigurationError) as caught:
         load_questions(tmp_path / name)
     assert str(caught.value).startswith(f"{tmp_path / name}: ")
-
-
-@settings(max_examples=20)
-@given(
-    st.lists(
-        st.fixed_dictionaries(
-            {"ask": st.text(min_size=1).filter(str.strip), "contains": st.text(min_size=1)},
-            optional={"excludes": st.lists(st.text(min_size=1)), "refuses": st.booleans()},
-        ),
-        min_size=1,
-        unique_by=lambda one: json.dumps(one, sort_keys=True),
-    )
-)
-def test_lines_of_json_come_back_as_they_were(written, given):
-    file = written("q.jsonl", "\n".join(map(json.dumps, given)))
-    made = [Question(**one) for one in given]
-    ids = [one.id for one in made]
-    twice = next((one for one in ids if ids.count(one) > 1), None)
-    if twice is None:
-        assert load_questions(file) == made
-    else:  # an empty list says no more than none
-        with pytest.raises(ConfigurationError, match=twice):
-            load_questions(file)
 
 
 @settings(max_examples=30)
