@@ -5,14 +5,16 @@ import logging
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from airflow_knowledge_bot._compat import AirflowException, AirflowFailException
-from airflow_knowledge_bot.memory import TaskMemory
+from airflow_knowledge_bot.memory import TaskMemory, living
 from airflow_knowledge_bot.tasks import as_several, check_filled, check_several
 from airflow_knowledge_bot.texts import brief, storable
+from knowledge_bot import Client
 from knowledge_bot.adapters import parse_questions, question_of
 from knowledge_bot.checks import (
     CheckReport,
@@ -38,6 +40,8 @@ logger = logging.getLogger(__name__)
 # Seconds between two writes, since each goes over the network. If the worker is killed, what passed
 # since the last one is asked again.
 _SAVE_AFTER = 0.5
+
+_PING_TIMEOUT = 5.0
 
 # Seconds between two lines of progress.
 _LOG_EVERY = 10.0
@@ -78,6 +82,7 @@ class CheckProgress:
         self._memory, self._stop = memory, stop
         kept = {} if memory.is_cleared else memory.earlier
         self.passed: set[str] = set(kept.get("passed", ()))
+        self._ended: int = kept.get("ended", 0)
         self.newest: Progress | None = None
         self._saved_at = time.monotonic()
         self.begin({}, gives_up=False)
@@ -101,10 +106,22 @@ class CheckProgress:
             if time.monotonic() >= self._saved_at + _SAVE_AFTER:
                 self.save()
 
-    def save(self) -> None:
+    def key(self, client: Client) -> str | None:
+        """Return an idempotency key that is another one once a check has ended, or None.
+
+        A later answer may be a better one; that of a killed check is as good as any.
+        """
+        with suppress(KnowledgeBotError):  # a check waits for a service that is away
+            quick = client.with_options(timeout=_PING_TIMEOUT, max_retries=0)
+            made = self._memory.key(self._ended) if self._memory.is_kept else None
+            return living(made, quick.extensions())
+        return None
+
+    def save(self, *, ended: bool = False) -> None:
         """Store what has passed."""
         self._saved_at = time.monotonic()
-        self._memory.keep(passed=sorted(self.passed))
+        self._ended += ended
+        self._memory.keep(passed=sorted(self.passed), ended=self._ended)
 
     def on_progress(self, progress: Progress) -> None:
         """Log the progress now and then."""
@@ -163,10 +180,11 @@ def ask(
                 passed_before=passed,
                 on_result=progress.on_result,
                 on_progress=progress.on_progress,
+                key=progress.key(client),
                 stop=progress,
             )
     finally:
-        progress.save()
+        progress.save(ended=True)
     if progress.gave_up and report.stopped is CheckStop.REQUESTED:
         # For the check a person stopped it; for the task the service is down.
         return replace(report, stopped=None, stop_reason="")

@@ -126,17 +126,18 @@ class TaskMemory:
         if self._store is not None:
             self._store.delete(self._key)
 
-    def key(self) -> str | None:
+    def key(self, *of: object) -> str | None:
         """Return a key of idempotency that every try makes alike; None where there can be none.
 
         A cleared task, and another run, makes another one. It is a UUIDv7 that was born when the
-        DAG's run started, the one time that all tries know.
+        DAG's run started, the one time that all tries know. `of` is what distinguishes one request
+        of the task from the others.
         """
         task, run = self._instance, self._run
         if task is None or run is None or run.start_date is None:
             return None
         tries = self._counters[0]
-        same = (run.dag_id, run.run_id, task.task_id, task.map_index, tries, self.of)
+        same = (run.dag_id, run.run_id, task.task_id, task.map_index, tries, self.of, *of)
         made = hashlib.sha256(repr(same).encode()).hexdigest()
         born = int(run.start_date.timestamp() * 1000)
         # The 7 is the version, the 8 the variant (RFC 9562, section 5.7).
@@ -256,13 +257,13 @@ class Intent:
         if made is None:  # no later try could send it again
             return None
         extensions = _extensions_of(client)
-        new = _living(made, extensions)
+        new = living(made, extensions)
         self.is_kept = self.is_kept or new is not None
         if not self._is_unknown:
             return new
         earlier = self._memory.earlier
         what = earlier.get("what", self._what)
-        if (key := _living(earlier.get("key"), extensions)) is not None:
+        if (key := living(earlier.get("key"), extensions)) is not None:
             _log.info(
                 "An earlier try may have sent the request (%s). It is sent again with the same "
                 "idempotency key, so its result exists once.",
@@ -288,7 +289,7 @@ def _is_open(memory: TaskMemory) -> bool:
     return state == "sending" or (state == "reported" and not memory.is_cleared)
 
 
-def _living(key: str | None, extensions: "Extensions") -> str | None:
+def living(key: str | None, extensions: "Extensions") -> str | None:
     """Return a key of idempotency, if the service takes keys and will take this one."""
     if key is None or "idempotency" not in extensions:
         return None

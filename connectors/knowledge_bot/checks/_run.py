@@ -6,6 +6,7 @@ out in tasks of an event loop, for blocking callers in a loop of its own.
 
 import asyncio
 import contextlib
+import hashlib
 import heapq
 import math
 import time
@@ -101,6 +102,8 @@ class CheckOptions(TypedDict, total=False):
         on_progress: called with how far the check is.
         messages: the most messages that are sent in all; questions for which too few of them are
             left are not asked. None: as many as it takes.
+        key: an idempotency key from which each message gets its own, where the service takes keys:
+            a check that is made again with it, as after a kill, gets the answers of the first one.
         stop: ends the check early when it is set.
     """
 
@@ -112,6 +115,7 @@ class CheckOptions(TypedDict, total=False):
     passed_before: Collection[str]
     on_result: OnResult | None
     on_progress: OnProgress | None
+    key: str | None
     stop: Event | None
 
 
@@ -127,6 +131,7 @@ class Options:
     passed_before: Collection[str] = ()
     on_result: OnResult | None = None
     on_progress: OnProgress | None = None
+    key: str | None = None
     stop: Event | None = None
 
     def __post_init__(self) -> None:
@@ -183,7 +188,7 @@ def check(
         )
     schedule, client = _prepared(client, bot_id, questions, options)
     with client._run_span("check") as counted:  # noqa: SLF001 - the core's own
-        report = _waited_for(Runner(schedule, _asking(client, in_thread)))
+        report = _waited_for(Runner(schedule, _asking(client, in_thread, schedule.options.key)))
         counted(Counter(str(one.verdict) for one in report.results))
     return report
 
@@ -206,7 +211,7 @@ async def acheck(
         )
     schedule, client = _prepared(client, bot_id, questions, options)
     with client._run_span("check") as counted:  # noqa: SLF001 - the core's own
-        asking = _asking(client, lambda function, *given: function(*given))
+        asking = _asking(client, lambda function: function(), schedule.options.key)
         report = await Runner(schedule, asking).run()
         counted(Counter(str(one.verdict) for one in report.results))
     return report
@@ -223,7 +228,7 @@ def _prepared(
     return schedule, client.with_options(max_retries=0)  # the schedule asks again itself
 
 
-def _asking(client: Client | AsyncClient, call: Any) -> Asking:
+def _asking(client: Client | AsyncClient, call: Any, key: str | None) -> Asking:
     """Return what asks a bot of a service.
 
     `call` calls a function that uses the client, and awaits what it returns.
@@ -231,28 +236,28 @@ def _asking(client: Client | AsyncClient, call: Any) -> Asking:
     is_looked_up = False
     turn = asyncio.Lock()
 
-    async def send(one: Result, content: str, conversation: str | None) -> Message:
+    async def send(one: Result, content: str, conversation: str | None, place: int) -> Message:
         sent: Message = await call(
             partial(
                 client.send_message,
                 bot_id=one.bot_id,
                 content=content,
                 conversation_id=conversation,
-                idempotency_key=_lost_key(one),
+                idempotency_key=_lost_key(one) or (key and _key_of(key, one, place)),
             )
         )
         return sent
 
-    async def said(one: Result) -> Message:
+    async def send_all(one: Result) -> Message:
         conversation = None
-        for earlier in one.question.after:
-            conversation = (await send(one, earlier, conversation)).conversation_id
-        return await send(one, one.question.ask, conversation)
+        for place, earlier in enumerate(one.question.after):
+            conversation = (await send(one, earlier, conversation, place)).conversation_id
+        return await send(one, one.question.ask, conversation, len(one.question.after))
 
     async def ask(one: Result) -> Answer:
         nonlocal is_looked_up
         try:
-            return Answer.of(await said(one))
+            return Answer.of(await send_all(one))
         except (BadRequestError, NotFoundError) as error:
             async with turn:  # the others wait for what the first one finds out
                 if not is_looked_up:
@@ -456,6 +461,11 @@ def _unasked(bot: str, questions: Iterable[Question]) -> list[Result]:
             )
         by_id[one.id] = one
     return [Result(one.id, one, bot) for one in given]
+
+
+def _key_of(key: str, one: Result, place: int) -> str:
+    of = hashlib.sha256(repr((key, one.id, one.attempts, place)).encode()).hexdigest()
+    return f"{key[:24]}{of[:12]}"
 
 
 def _lost_key(one: Result) -> str | None:

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from knowledge_bot import AsyncClient, Client, ConfigurationError, Delivery
+from knowledge_bot._extensions import new_key
 from knowledge_bot.checks import CheckStop, Question, acheck, check
 from knowledge_bot.testing import no_waiting
 from refusals import refused
@@ -58,6 +59,15 @@ def test_what_a_question_comes_after_is_asked_before_it_in_its_conversation(run,
     report = run(service, "bot_1", [OPEN, later, LEADS], messages=3, concurrency=1)
     assert verdicts(report) == ["passed", "unasked", "failed"]
     assert report.stopped is CheckStop.MESSAGES
+
+
+def test_a_check_that_is_made_again_with_its_key_gets_the_same_answers(run, serve):
+    service = serve(bot_1=BOTH, extensions={"idempotency"})
+    later = Question(ask=LEADS.ask, after=OPEN.ask, contains="Max")
+    key = new_key()
+    for _ in range(2):
+        assert run(service, "bot_1", [OPEN, later], key=key).ok
+    assert (len(service.asked), len(service.conversations)) == (3, 2)
 
 
 def test_a_share_may_be_enough(run, serve):
