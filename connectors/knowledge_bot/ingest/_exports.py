@@ -80,12 +80,13 @@ def _rows(lines: Iterable[str]) -> Iterator[tuple[str, Any]]:
 
 def _load(connection: Connection, table: str, values: Iterator[Any]) -> int:
     columns, count = connection.columns(table), 0
+    insert = f"INSERT INTO {table} ({', '.join(columns)}) VALUES {{rows}}"  # noqa: S608 - ours
     while several := list(itertools.islice(values, _AT_ONCE)):
         try:
             rows = [[value[column] for column in columns] for value in several]
         except (LookupError, TypeError):
             raise _no_export(f"a row of {table} is not as an export has it") from None
-        connection.load(table, columns, rows)
+        connection.insert(insert, rows)
         count += len(rows)
     if "number" in columns and not connection.sqlite:
         connection.run(sql.SET_NUMBERS.format(table=table))

@@ -4,13 +4,10 @@ import asyncio
 import contextlib
 import json
 import os
-import socket
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import SplitResult, urlsplit
 
 import pytest
 
@@ -170,52 +167,3 @@ def as_nobody() -> Callable[[], contextlib.AbstractContextManager[None]]:
             os.seteuid(0)
 
     return refused
-
-
-@pytest.fixture
-def pooler() -> Iterator[Callable[..., str]]:
-    """`pooler(address)`: the address of a proxy that tells an id of its own, as a pooler does.
-
-    Once `lost` is set, it passes on the commit of a claim, and is gone before the answer.
-    """
-    with contextlib.ExitStack() as closing:
-
-        def begin(address: str, lost: threading.Event | None = None) -> str:
-            listening = socket.create_server(("127.0.0.1", 0))
-            closing.callback(listening.close)
-            parts = urlsplit(address)
-            arguments = (listening, parts, lost or threading.Event())
-            threading.Thread(target=serve, args=arguments, daemon=True).start()
-            return address.replace(f":{parts.port}/", f":{listening.getsockname()[1]}/")
-
-        yield begin
-
-
-KEY_DATA = b"K\0\0\0\x0c"  # of the protocol's BackendKeyData, before the id and the secret
-
-
-def serve(listening: socket.socket, parts: SplitResult, lost: threading.Event) -> None:
-    with contextlib.suppress(OSError):
-        while True:
-            client, _ = listening.accept()
-            server = socket.create_connection((str(parts.hostname), parts.port or 5432))
-            for one, other in ((client, server), (server, client)):
-                arguments = (one, other, listening, lost)
-                threading.Thread(target=pass_on, args=arguments, daemon=True).start()
-
-
-def pass_on(
-    one: socket.socket, other: socket.socket, listening: socket.socket, lost: threading.Event
-) -> None:
-    with contextlib.suppress(OSError):
-        claims = False
-        while data := one.recv(65536):
-            claims = claims or b"INTO kbot_claims" in data
-            if lost.is_set() and claims and b"COMMIT" in data:
-                for end in (listening, one):
-                    end.shutdown(socket.SHUT_RDWR)
-                listening.close()
-            claims = claims and b"COMMIT" not in data
-            before, key, after = data.partition(KEY_DATA)
-            other.sendall(before + key + (b"\0\0\0\1" + after[4:] if key else after))
-        other.shutdown(socket.SHUT_WR)

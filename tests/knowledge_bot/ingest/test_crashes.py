@@ -115,17 +115,15 @@ def test_killed_runs_lose_nothing_and_create_nothing_twice(request, kind, how):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("pooled", [False, True])
 def test_a_stopped_worker_with_an_open_transaction_does_not_stop_the_others(
-    tmp_path, worker, postgresql, pooler, pooled
+    tmp_path, worker, postgresql
 ):
     address = postgresql
-    frozen_at = pooler(address) if pooled else address
     with surviving(tmp_path, 0.0) as server:
-        frozen = worker(server.url, frozen_at, 3000)
+        frozen = worker(server.url, address, 3000)
         stop_in_a_transaction(frozen, address)
         began = time.monotonic()
-        report = ingest_worker.ingested(server.url, address, 3000, wait=2.0)
+        report = ingest_worker.ingested(server.url, address, 3000, wait_ready=2.0)
         seconds = time.monotonic() - began
         frozen.send_signal(signal.SIGCONT)
         resumed = report_of(frozen)
@@ -269,7 +267,7 @@ def test_a_run_can_wait_until_a_dead_machine_is_found_out(tmp_path, postgresql, 
         wait_for_claims(Ledger(postgresql), 8)
         process.kill()
         assert list(Ledger(postgresql).unknown()) == [], "nobody can know yet"
-        report = ingest_worker.ingested(server.url, postgresql, 8, wait=30)
+        report = ingest_worker.ingested(server.url, postgresql, 8, wait_ready=30)
     assert (report.unknown, report.elsewhere, report.created) == (8, 0, 0)
     assert {one.key for one in report.failures} == {f"item {number}" for number in range(8)}
 

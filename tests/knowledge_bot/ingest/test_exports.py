@@ -66,7 +66,7 @@ def claim(ledger: Ledger, lease_until: float) -> None:
         "VALUES (?, 7, 1, 1, 'new', 'text', 1)",
         b"new",
     )
-    execute(ledger, "INSERT INTO kbot_runs VALUES (7, 1, 'elsewhere', '', 1, '', ?)", lease_until)
+    execute(ledger, "INSERT INTO kbot_runs VALUES (7, 'elsewhere', '', 1, '', ?)", lease_until)
 
 
 EITHER_WAY = pytest.mark.parametrize(
@@ -144,7 +144,6 @@ def test_lines_that_are_no_whole_export_make_no_ledger(filled, place, kind, chan
     with pytest.raises(LedgerError):
         other.import_from(lines)
     assert not other.exists()
-    assert other.database.file is None or not other.database.file.exists()
 
 
 @EITHER_WAY
@@ -168,22 +167,6 @@ def test_an_export_holds_no_content_and_no_value_of_a_header(send, ledger):
     exported = "".join(ledger.export())
     assert "s3cret" not in exported
     assert "classified" not in exported
-
-
-def test_a_file_gets_its_name_once_it_is_whole(tmp_path):
-    ledger, there = Ledger(tmp_path / "ledger.db"), []
-    ledger.database.create(lambda connection: there.append((tmp_path / "ledger.db").exists()))
-    assert there == [False]
-    assert ledger.exists()
-    assert [path.name for path in tmp_path.iterdir()] == ["ledger.db"]
-
-
-def test_a_file_that_somebody_makes_meanwhile_is_left_alone(tmp_path):
-    other = tmp_path / "ledger.db"
-    with pytest.raises(LedgerError):
-        Ledger(other).database.create(lambda connection: other.write_bytes(b"another's"))
-    assert other.read_bytes() == b"another's"
-    assert list(tmp_path.iterdir()) == [other]
 
 
 # What is no ledger of this version.
