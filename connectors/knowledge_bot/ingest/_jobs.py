@@ -194,6 +194,7 @@ class Examiner:
     Attributes:
         partial: why there may be more items than were seen; empty if there are none.
         left_out: why an item did not come, by its key.
+        came: the digests of the items that came one by one, by their keys.
         unversioned: how many pages have nothing by which a change can be seen.
     """
 
@@ -203,6 +204,7 @@ class Examiner:
         self._collections, self._is_own = collections, is_own
         self.partial: str = ""
         self.left_out: dict[str, str] = {}
+        self.came: dict[str, bytes] = {}
         self.unversioned: int = 0
         self._vanished = 0
 
@@ -263,7 +265,20 @@ class Examiner:
             else:
                 usable.append(job)
                 room -= len(job.content or b"")
+                continue
+            self.came.setdefault(job.key, b"")
         return usable
+
+    def distinct(self, jobs: Sequence[Job], planned: Planned) -> list[Job]:
+        """Return the jobs whose keys came first, and add to a plan what becomes of the others."""
+        first = list[Job]()
+        for job in jobs:
+            if (before := self.came.get(job.key)) is not None:
+                planned.outcomes.append(job.came_twice(same=before == job.digest[:16]))
+            else:
+                self.came[job.key] = job.digest[:16]
+                first.append(job)
+        return first
 
     def _vanish(self, job: Job) -> Outcome:
         """Return what becomes of a file that was listed a moment ago, and is not there any more."""

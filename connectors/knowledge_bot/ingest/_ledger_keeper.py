@@ -3,14 +3,14 @@
 The interface can neither list nor delete sources and takes no idempotency key. So an intent is on
 disk before a request leaves, and what a killed process left behind is unknown, never guessed.
 
-Writes are grouped: results and claims that arrive within a moment, or during one transaction, go
-into the next one together. A worker's result is committed before its next claim, or together with
-it, so a committed ledger never holds more claims than there may be requests in flight.
+Writes are grouped: results and claims that arrive during one transaction go into the next one
+together. A worker's result is committed before its next claim, or together with it, so a committed
+ledger never holds more claims than there may be requests in flight.
 """
 
 import asyncio
 import time
-from collections import deque
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
@@ -21,13 +21,14 @@ from knowledge_bot._responses import KEY_REUSED
 from knowledge_bot.errors import APIError, KnowledgeBotError
 from knowledge_bot.ingest._jobs import Examiner, Job, MovedItems, Planned, reading_of
 from knowledge_bot.ingest._listings import ListedFile, Listing, Skipped, version_of_file
-from knowledge_bot.ingest._pressure import Decision, Pressure
+from knowledge_bot.ingest._pressure import Decision
 from knowledge_bot.ingest._report import Kind, Outcome, Stop, would_move
 from knowledge_bot.ingest._schema import LedgerError
 from knowledge_bot.ingest._store import (
     DIGEST_SIZE,
     NO_ROW,
     Batch,
+    Known,
     Row,
     State,
     Store,
@@ -39,21 +40,11 @@ from knowledge_bot.ingest._store import (
 if TYPE_CHECKING:
     from knowledge_bot.ingest._engine import Run
 
-# Seconds that a claim waits for others to be committed with: less than a request takes.
-_GATHERING = 0.0005
-
 # Seconds between two checks of what other runs are sending.
 _POLL = 0.5
 
-# How many rows are read ahead, and how many are kept whose items did not come.
-_READ_AHEAD = 2000
-_MOST_READ_AHEAD = 8000
-
-# Stands for a row that was not read ahead; no row has this number.
-_NOT_AHEAD: tuple[str, int, str | None, bytes] = ("", 0, None, b"")
-
-# How many contents of an origin are compared to find what was moved.
-_MOST_CONTENTS = 1_000_000
+# Stands for what the ledger does not have; no row has this number.
+_NOTHING = Known(0, None, b"", settled=False, gone=False)
 
 _REASONS = ("missing", "excluded", "404", "410", "unread")
 
@@ -63,11 +54,6 @@ _CREATE = {
     "file": "upload_source",
 }
 _CHANGED_MEANWHILE = b"changed while it was sent"
-
-_CLAIMED_UNSENT = (
-    "nothing was sent, but the ledger's connection broke during the claim, so its row may say that "
-    "it is being sent; if the ledger lists it as unknown, settle it there as not created"
-)
 
 
 class LedgerKeeper:
@@ -87,15 +73,18 @@ class LedgerKeeper:
             reading=options.dry_run,
             alive=lambda: not loop.is_closed(),
         )
-        self._writer = _Writer(self._store, options.concurrency, run.gate)
-        is_own = self._store.is_ledger_file
-        self._examiner = Examiner(options.collections, is_own=is_own)
-        self._seen: _Seen
-        self._moved, self._contents = MovedItems(), set[bytes]()
-        self._others = _Others(shares=options.complete and not options.dry_run)
+        self._writer = _Writer(self._store)
+        self._examiner = Examiner(options.collections, is_own=self._store.is_ledger_file)
+        # What the service has of the origin and did not come yet, and how much it had at first.
+        self._left: dict[str, Known] = {}
+        self._there = 0
+        self._back: list[int] = []  # what was gone, and came
+        self._by_content: dict[bytes, list[str]] | None = None
+        self._moved = MovedItems()
+        self._lost: list[Any] = []  # what another run claimed or changed first
+        self._sending: list[Any] = []  # what other runs are sending
+        self._until = 0.0  # when nobody waits for these any more, by the monotonic clock
         self._corrected: list[Row] = []  # what need not be sent
-        self._changed: dict[int, bytes] = {}  # the new content of what is sent again, by its row
-        self._unsent: list[tuple[Job, bool, str]] = []  # their claims failed
 
     # The memory of the origin ---------------------------------------------------------------------
 
@@ -107,7 +96,7 @@ class LedgerKeeper:
 
     def entries(self) -> Iterable[tuple[str, str | None]]:
         """Return key and version of each item of the origin."""
-        return self._store.versions() if self._store.is_there else []
+        return [(key, known.version) for key, known in list(self._left.items())]
 
     # Comparing ------------------------------------------------------------------------------------
 
@@ -117,7 +106,9 @@ class LedgerKeeper:
         self.note = self._first_note = await asyncio.to_thread(
             self._store.open, self._service, self._place.name
         )
-        self._seen = _Seen(self._store, self._options.collections)
+        if self._store.is_there:
+            known = await asyncio.to_thread(self._store.known, self._options.collections)
+            self._left, self._there = known, sum(not each.gone for each in known.values())
 
     async def plan(self, items: Sequence[object]) -> Planned:
         """Compare items with the ledger."""
@@ -127,78 +118,76 @@ class LedgerKeeper:
         planned = await asyncio.to_thread(plan, *given, **how)
         corrected, self._corrected = self._corrected, []
         self._writer.add(rows=corrected)
-        self._others.sending += planned.elsewhere
+        self._sending += planned.elsewhere
         self._run.counters.incomplete = self._run.counters.incomplete or self._examiner.partial
         return planned
 
     def _planned(self, items: Sequence[object], *, again: bool = False) -> Planned:
-        """Decide about items; those that come `again` are left to no other run."""
-        planned, singles, jobs = Planned(), list[object](), list[Job]()
+        """Decide about items; some come `again`, after another run was faster."""
+        planned, singles = Planned(), list[object]()
         for each in items:
             if isinstance(each, Listing):
-                singles += self._seen.differing(each, planned)
+                singles += self._differing(each, planned)
             else:
                 singles.append(each)
-        for job in self._examiner.jobs(singles, planned):
-            if again or not self._is_as_expected(job, planned):
-                jobs.append(job)
-        return self._decided(jobs, planned, again=again)
-
-    def _decided(self, jobs: Sequence[Job], planned: Planned, *, again: bool) -> Planned:
-        mine = self._looked_up(jobs, planned, share=self._others.shares and not again)
-        twice = {
-            id(job)
-            for job in mine
-            if job.before is not None and not self._seen.mark(job.before.number) and not again
-        }
-        for job in self._examiner.usable(mine, planned, self._known):
-            self._decide(job, planned, comes_twice=id(job) in twice)
+        jobs = self._examiner.jobs(singles, planned)
+        jobs = [job for job in jobs if again or not self._is_as_expected(job, planned)]
+        mine = self._looked_up(jobs, planned)
+        usable = self._examiner.usable(mine, planned, self._known)
+        for job in usable if again else self._examiner.distinct(usable, planned):
+            self._decide(job, planned)
         if not again:
             planned.jobs = self._moved.take(planned.jobs, self._had)
         return planned
 
+    def _differing(self, listing: Listing, planned: Planned) -> "list[ListedFile | Skipped]":
+        """Return the files of a listing that may have changed, as items."""
+        keys, versions, item = listing
+        rows = list(map(self._left.pop, keys, repeat(_NOTHING)))
+        places = [
+            place
+            for place, (row, version) in enumerate(zip(rows, versions, strict=True))
+            if not (row.settled and row.version == version)
+        ]
+        for place in places:  # it may be left out yet
+            if rows[place] is not _NOTHING:
+                self._left[keys[place]] = rows[place]
+        planned.unchanged += len(keys) - len(places)
+        return [item(place) for place in places]
+
     def _is_as_expected(self, job: Job, planned: Planned) -> bool:
-        """Return whether an item is as the row says that was read ahead for it."""
-        if getattr(job.item, "collections", None) is not None:
+        """Return whether an item is as the ledger has it, so that its row need not be read."""
+        known = self._left.get(job.key)
+        if known is None or not known.settled or getattr(job.item, "collections", None):
             return False
-        row = self._seen.expected(job.key)
-        if row is None:
-            return False
-        _, number, version, digest = row
         given = job.version
         if given is None and job.kind == "file":
             given = version_of_file(job.place)
         if job.kind == "text":  # a page with another version has it written down, though unchanged
             item: Any = job.item
             job.digest = item.content_digest()
-            same = job.is_same(digest, version)
+            same = job.is_same(known.digest, known.version)
         else:
-            same = given is not None and given == version
+            same = given is not None and given == known.version
         if same:
-            self._seen.met_row(number)
+            self._examiner.came[job.key] = known.digest
+            del self._left[job.key]
             planned.unchanged += 1
         return same
 
-    def _looked_up(self, jobs: Sequence[Job], planned: Planned, *, share: bool) -> list[Job]:
+    def _looked_up(self, jobs: Sequence[Job], planned: Planned) -> list[Job]:
         """Complete jobs with what the ledger holds; return those that this run has to do with."""
         if not jobs or not self._store.is_there:
             return list(jobs)
-        found = self._store.find([self._id(job.key) for job in jobs], share=share)
-        mine, left = list[Job](), list[Job]()
+        found, mine = self._store.find([self._id(job.key) for job in jobs]), list[Job]()
         for job in jobs:
-            identifier = self._id(job.key)
-            if identifier not in found:
-                left.append(job)
-                continue
-            job.before = found[identifier]
-            row = job.before
+            row = job.before = found.get(self._id(job.key))
+            if (known := self._left.pop(job.key, None)) is not None and known.gone:
+                self._back.append(known.number)
             if row and row.state == State.CLAIMED and row.run != self._store.run:
                 planned.elsewhere.append(job.item)
-                self._seen.mark(row.number)
             else:
                 mine.append(job)
-        if left:
-            self._others.left.append(left)
         return mine
 
     def _known(self, job: Job) -> bytes | None:
@@ -208,30 +197,22 @@ class LedgerKeeper:
             return None
         return row.digest or None
 
-    def _decide(self, job: Job, planned: Planned, *, comes_twice: bool) -> None:
-        row, store = job.before, self._store
+    def _decide(self, job: Job, planned: Planned) -> None:
+        row = job.before
         if row is None:
             planned.jobs.append(job)
-            return
-        collections = store.collections(job.collections)
-        content = job.digest[:DIGEST_SIZE]
-        if comes_twice or row.run == store.run:
-            came = row.digest, row.pending, self._changed.get(row.number)
-            planned.outcomes.append(job.came_twice(same=content in came))
         elif row.state == State.UNKNOWN:
             if self._is_held(job, row):
                 planned.outcomes.append(job.outcome("unknown", f"held back: {row.error}"))
             else:
                 planned.jobs.append(job)
         elif row.digest is None or not job.is_same(row.digest, row.version):
-            self._changed[row.number] = content
             planned.jobs.append(job)
-        elif collections == row.collections:
+        elif self._store.collections(job.collections) == row.collections:
             planned.unchanged += 1
             self._correct(job, row)
         else:
             self._check_collections(job, row)
-            self._changed[row.number] = content
             planned.jobs.append(job)
 
     def _check_collections(self, job: Job, row: Row) -> None:
@@ -270,45 +251,41 @@ class LedgerKeeper:
         return not (alive and same) and self._options.on_unknown == "hold"
 
     def _had(self, digest: bytes) -> bool:
-        """Return whether the origin has, or had, a content under some key."""
-        if not self._store.knows_origin:
-            return False
-        if not self._contents:
-            self._contents = self._store.digests(_MOST_CONTENTS) or {b""}
-        return digest[:DIGEST_SIZE] in self._contents
+        """Return whether the origin had a content under a key that did not come yet."""
+        if self._by_content is None:
+            self._by_content = defaultdict(list)
+            for key, known in self._left.items():
+                self._by_content[known.digest].append(key)
+        return digest[:DIGEST_SIZE] in self._by_content
 
     async def more(self, incomplete: str) -> Planned | None:
-        """Return what was moved, what was left to other runs, and what they were faster with."""
-        others = self._others
+        """Return what was moved, and what other runs were faster with."""
         if self._moved:
             return await self._in_thread(self._plan_moved, complete=not incomplete)
-        if others.left:
-            return await self._in_thread(self._plan_left)
-        if others.lost:
-            lost, others.lost = others.lost, []
+        if self._lost:
+            lost, self._lost = self._lost, []
             return await self._in_thread(self._planned, lost, again=True)
         return await self._wait_for_others()
 
     def _plan_moved(self, *, complete: bool) -> Planned:
-        gone = list[Row]()
-
-        def places(job: Job) -> list[Row]:
-            return [
-                row for row in gone if row.digest == job.digest[:DIGEST_SIZE] and _alike(job, row)
+        places = defaultdict[bytes, list[Row]](list)
+        if complete and self._by_content:
+            contents = {digest[:DIGEST_SIZE] for digest in self._moved.contents}
+            keys = [
+                key
+                for digest in contents
+                for key in self._by_content.get(digest, ())
+                if key in self._left and self.gone_reason(key) not in ("excluded", "unread")
             ]
-
-        if complete:
-            digests = sorted({digest[:DIGEST_SIZE] for digest in self._moved.contents})
-            gone = [
-                row
-                for row in self._store.with_contents(digests)
-                if not self._seen.rows[row.number]
-                and self.gone_reason(row.key) not in ("excluded", "unread")
-            ]
+            for row in self._store.find(list(map(self._id, keys))).values():
+                if row.state == State.CREATED and row.digest:
+                    places[row.digest].append(row)
         planned = Planned()
-        for job in self._moved.found(places):
+        for job in self._moved.found(
+            lambda job: [row for row in places[job.digest[:DIGEST_SIZE]] if _alike(job, row)]
+        ):
             if job.moved is not None:
-                self._seen.mark(job.moved.number)
+                del self._left[job.moved.key]
             planned.jobs.append(job)
         return planned
 
@@ -317,38 +294,17 @@ class LedgerKeeper:
         reason = self._examiner.left_out.get(key) or self._place.gone_reason(key)
         return reason if reason in _REASONS else "missing"
 
-    def _plan_left(self) -> Planned:
-        """Decide what to do with the first window of what was left to other runs.
-
-        Most items are created by now, which one narrow statement tells.
-        """
-        jobs, planned, left = self._others.left.popleft(), Planned(), list[Job]()
-        there = self._store.contents([self._id(job.key) for job in jobs])
-        for job in jobs:
-            number, version, _ = there.get(self._id(job.key), (0, None, b""))
-            given = job.version
-            if given is None and job.kind == "file":
-                given = version_of_file(job.place)
-            if number and given is not None and given == version:
-                self._seen.mark(number)
-                planned.unchanged += 1
-            else:
-                left.append(job)
-        self._decided(left, planned, again=True)
-        self._others.shares &= len(planned.jobs) < len(jobs)  # else nobody takes them
-        return planned
-
     async def _wait_for_others(self) -> Planned | None:
         """Plan again what other runs were sending, for as long as the caller waits at the end."""
-        others, counters = self._others, self._run.counters
+        counters = self._run.counters
         wait = 0.0 if self._options.dry_run else self._options.wait_ready
-        until = others.until = others.until or time.monotonic() + wait
-        while others.sending and counters.stopped is None:
-            left = until - time.monotonic()
+        self._until = self._until or time.monotonic() + wait
+        while self._sending and counters.stopped is None:
+            left = self._until - time.monotonic()
             if left <= 0:
                 break
             await asyncio.sleep(min(left, _POLL))
-            items, others.sending = others.sending, []
+            items, self._sending = self._sending, []
             planned = await self._in_thread(self._planned, items, again=True)
             counters.counts["elsewhere"] -= len(items)  # they are counted again
             if len(planned.elsewhere) < len(items):
@@ -378,14 +334,14 @@ class LedgerKeeper:
         except BaseException as error:
             self._writer.release(job.claim)
             if isinstance(error, LedgerError):
-                self._unsent.append((job, self._store.in_doubt, str(error)))
+                self._run.counters.add(job.outcome("undelivered", f"it was not sent: {error}"))
             raise
         if mine and self._store.lapsed:
             # While the machine slept, others may have considered this run dead.
             self._writer.release(job.claim)
             mine = False
         if not mine:
-            self._others.lost.append(job.item)
+            self._lost.append(job.item)
         return mine
 
     def _claimed(self, job: Job, key: str | None) -> Row:
@@ -473,12 +429,7 @@ class LedgerKeeper:
             await asyncio.to_thread(store.write, batch)
             self._writer.batch = Batch()
         if not incomplete and options.complete and self._place.whole and store.is_there:
-            seen = self._seen.rows, self._seen.met
-            gone = await asyncio.to_thread(
-                store.mark_gone, *seen, options.gone_limit, self.gone_reason
-            )
-            counters.counts["gone"] += gone.count
-            counters.withhold(gone.withheld, self._place.name, options.gone_limit, "marked as gone")
+            await self._mark_gone()
             if self.note != self._first_note and not store.reading:
                 await asyncio.to_thread(store.set_note, self.note)
         counters.counts["unversioned"] = self._examiner.unversioned
@@ -490,6 +441,24 @@ class LedgerKeeper:
             )
         if options.wait_ready and counters.counts["created"]:
             counters.cannot("wait_ready", "The service does not say what it has read already")
+
+    async def _mark_gone(self) -> None:
+        """Record what did not come, unless that is more than may vanish at once."""
+        new, counters = defaultdict[str | None, list[int]](list), self._run.counters
+        for key, known in self._left.items():
+            reason = self.gone_reason(key)
+            if reason != "unread" and known.gone:
+                counters.counts["gone"] += 1
+            elif reason != "unread":
+                new[reason].append(known.number)
+        count, limit = sum(map(len, new.values())), self._options.gone_limit
+        if count > limit * self._there:
+            counters.withhold(count, self._place.name, limit, "marked as gone")
+            new.clear()
+        else:
+            counters.counts["gone"] += count
+        if new or self._back:
+            await asyncio.to_thread(self._store.mark_gone, {**new, None: self._back})
 
     async def close(self) -> None:
         """Write what is left and give up the ledger."""
@@ -512,10 +481,6 @@ class LedgerKeeper:
             if row.state != State.UNKNOWN:
                 error = f"the ledger could not record {what}"
                 counters.add(Outcome("unknown", row.name or row.key, row.key, error))
-        for job, in_doubt, why in self._unsent:
-            kind: Kind = "unknown" if in_doubt and batch else "undelivered"
-            reason = f"{_CLAIMED_UNSENT if kind == 'unknown' else 'it was not sent'}: {why}"
-            counters.add(job.outcome(kind, reason))
 
     def tick(self) -> None:
         """Renew the lease if it is time."""
@@ -535,95 +500,6 @@ def _alike(job: Job, row: Row) -> bool:
     return job.way == reading_of(row.kind, row.location or row.key)
 
 
-class _Others:
-    """What other runs with the same ledger have to do with.
-
-    Attributes:
-        shares: whether they are left their share; False once they turned out not to take it.
-        left: what is left to them, by the windows in which it came.
-        lost: items that another run claimed or changed first.
-        sending: items that they are sending.
-        until: when nobody waits for them any more, by the monotonic clock; 0 until somebody does.
-    """
-
-    def __init__(self, *, shares: bool) -> None:
-        self.shares = shares
-        self.left: deque[list[Job]] = deque()
-        self.lost: list[Any] = []
-        self.sending: list[Any] = []
-        self.until: float = 0.0
-
-
-class _Seen:
-    """Which rows of the origin came, and those that probably come next.
-
-    In most runs nearly all items are unchanged and come in the same order as before. To ask for
-    each row would take longer than everything else about them.
-
-    Attributes:
-        rows: for each row number, whether the row was seen.
-        met: how many rows of the origin were seen, at least.
-    """
-
-    def __init__(self, store: Store, collections: tuple[str, ...]) -> None:
-        self._store, self._collections = store, collections
-        self.rows = bytearray(store.highest + 1)
-        self.met = 0
-        # Rows of the origin by key, in the order they were read.
-        self._ahead: dict[str, tuple[str, int, str | None, bytes]] = {}
-        self._last, self._more = 0, store.knows_origin
-
-    def mark(self, number: int) -> bool:
-        """Record that a row was seen; False if it was seen before."""
-        if number >= len(self.rows):  # it was made during this run
-            return True
-        new = not self.rows[number]
-        self.rows[number] = 1
-        return new
-
-    def met_row(self, number: int) -> None:
-        """Record that a row that was read ahead is as expected."""
-        self.rows[number] = 1
-        self.met += 1
-
-    def expected(self, key: str) -> tuple[str, int, str | None, bytes] | None:
-        """Return the row that was read ahead for a key, once."""
-        if self._more and not self._ahead:
-            self._read()
-        return self._ahead.pop(key, None)
-
-    def differing(self, listing: Listing, planned: Planned) -> "list[ListedFile | Skipped]":
-        """Return the files of a listing that may have changed, as items."""
-        keys, versions, item = listing
-        if self._more and len(self._ahead) < len(keys):
-            self._read()
-        rows = list(map(self._ahead.pop, keys, repeat(_NOT_AHEAD)))
-        places = [
-            place
-            for place, (row, version) in enumerate(zip(rows, versions, strict=True))
-            if row[2] != version
-        ]
-        for place in places:
-            rows[place] = _NOT_AHEAD
-        seen = self.rows
-        for _, number, _, _ in rows:
-            seen[number] = 1
-        same = len(keys) - len(places)
-        self.met += same
-        planned.unchanged += same
-        return [item(place) for place in places]
-
-    def _read(self) -> None:
-        collections = self._store.collections(self._collections)
-        rows = self._store.created(collections, self._last, _READ_AHEAD)
-        self._more = len(rows) == _READ_AHEAD
-        if rows:
-            self._last = rows[-1][1]
-            self._ahead.update({row[0]: row for row in rows})
-        while len(self._ahead) > _MOST_READ_AHEAD:  # their items did not come
-            del self._ahead[next(iter(self._ahead))]
-
-
 class _Writer:
     """Writes the claims and outcomes of a run, many in one transaction.
 
@@ -631,15 +507,11 @@ class _Writer:
         batch: what is written next.
     """
 
-    def __init__(self, store: Store, concurrency: int, gate: Pressure) -> None:
-        self._store, self._gate = store, gate
-        # While one half is committed the other half is on its way.
-        self._group = max(1, concurrency // 2)
+    def __init__(self, store: Store) -> None:
+        self._store = store
         self.batch = Batch()
         self._claims: dict[bytes, asyncio.Future[bool]] = {}
         self._committing: asyncio.Task[None] | None = None
-        self._gathered: asyncio.Event | None = None
-        self._resting = False
 
     async def claim(self, claim: Row) -> bool:
         """Claim an item; True once that is durable, False if another run was faster.
@@ -665,10 +537,7 @@ class _Writer:
             return
         for name, several in what.items():
             getattr(self.batch, name).extend(several)
-        if self._gathered is None:
-            self._commit_soon()
-        elif self._is_full:
-            self._gathered.set()
+        self._commit_soon()
 
     def keep_alive(self) -> None:
         """Renew the lease if it is time."""
@@ -677,12 +546,8 @@ class _Writer:
 
     async def rest(self) -> Batch:
         """Return what is left to be written, once nothing is being written."""
-        self._resting = True
-        if self._gathered is not None:
-            self._gathered.set()
         if self._committing is not None:
             await asyncio.wait([self._committing])
-        self._resting = False
         rest, self.batch = self.batch, Batch()
         return rest
 
@@ -691,21 +556,8 @@ class _Writer:
         if self._committing is None or self._committing.done():
             self._committing = asyncio.get_running_loop().create_task(self._commit())
 
-    @property
-    def _is_full(self) -> bool:
-        return 0 < min(self._group, self._gate.in_flight) <= len(self.batch.claims)
-
     async def _commit(self) -> None:
-        loop = asyncio.get_running_loop()
         while True:
-            if not self._is_full:
-                self._gathered = asyncio.Event()
-                waking = loop.call_later(_GATHERING, self._gathered.set)
-                await self._gathered.wait()
-                waking.cancel()
-                self._gathered = None
-            if self._resting:
-                return
             batch, self.batch = self.batch, Batch()
             claims, self._claims = self._claims, {}
             try:

@@ -100,8 +100,7 @@ class Owner(NamedTuple):
     namespace (a container has its own). Everywhere else the lease decides, by the database's clock.
 
     Attributes:
-        run: a number that no other run has. It grows with the clock, which matters only for the
-            order of runs that share items.
+        run: a number that no other run has.
         machine: the running kernel and process namespace; empty if they are not known.
         host: the machine's name, for people.
         pid: the process's id in its namespace.
@@ -120,9 +119,9 @@ class Owner(NamedTuple):
         """Return the owner of a new run in this process."""
         pid, machine = os.getpid(), _machine()
         started = _start_of(pid) if machine else None
-        # The later a run begins, the greater its number: those that share items rank by it.
-        run = int(time.time() * 1000) << 20 | random.SystemRandom().getrandbits(20)
-        return cls(run, machine, socket.gethostname(), pid, started or "")
+        return cls(
+            random.SystemRandom().getrandbits(62), machine, socket.gethostname(), pid, started or ""
+        )
 
     def is_dead(self, *, lease_until: float, now: float) -> bool:
         """Return whether the run can no longer send anything.
@@ -164,12 +163,12 @@ def _start_of(pid: int) -> str | None:
     return None if fields[0] in "ZXx" else fields[19]
 
 
-def live_runs(connection: Connection, *, but: int = 0) -> dict[int, int]:
-    """Return the runs that can still record the outcome of their claims, with their origins."""
+def live_runs(connection: Connection) -> set[int]:
+    """Return the runs that can still record the outcome of their claims."""
     now = connection.now()
     return {
-        owner[0]: origin
-        for *owner, lease_until, origin in connection.rows(RUNS, but)
+        owner[0]
+        for *owner, lease_until in connection.rows(RUNS)
         if not Owner(*owner).is_dead(lease_until=lease_until, now=now)
     }
 
@@ -177,4 +176,4 @@ def live_runs(connection: Connection, *, but: int = 0) -> dict[int, int]:
 def dead_runs(connection: Connection) -> set[int]:
     """Return the runs that hold claims and can no longer record their outcome."""
     runs = {run for (run,) in connection.rows(CLAIMING_RUNS)}
-    return runs - live_runs(connection).keys() if runs else runs
+    return runs - live_runs(connection) if runs else runs

@@ -232,7 +232,6 @@ class ServiceKeeper:
         self._examiner = Examiner(run.options.collections)
         self._book: _Book
         self._listed, self._moved = _Listed(), MovedItems()
-        self._seen: dict[str, bytes] = {}  # digests of single items, by key
         self._odd: list[Job] = []  # listed without a version
         self._touched: list[Job] = []  # to be touched
         self._missing: dict[str, SyncEntry] = {}
@@ -302,11 +301,7 @@ class ServiceKeeper:
         jobs = self._examiner.jobs(singles, planned)
         for job in jobs:
             job.before = self._book.entries.get(job.key)
-        usable = self._examiner.usable(jobs, planned, self._known)
-        if len(usable) < len(jobs):  # the others came, too
-            left = {id(job) for job in usable}
-            self._seen.update((job.key, b"") for job in jobs if id(job) not in left)
-        return usable
+        return self._examiner.usable(jobs, planned, self._known)
 
     def _known(self, job: Job) -> bytes | None:
         """Return the digest of an item whose version is the entry's."""
@@ -353,9 +348,9 @@ class ServiceKeeper:
     async def _decide(self, jobs: Sequence[Job], planned: Planned) -> None:
         """Decide what to do with items that were examined."""
         different: list[Job] = []
+        if not self._place.listed:
+            jobs = self._examiner.distinct(jobs, planned)
         for job in jobs:
-            if not self._place.listed and self._comes_twice(job, planned):
-                continue
             entry = job.before
             failed_page = job.kind == "webpage" and entry is not None and entry.status == "failed"
             if entry is None or failed_page or not self._is_same(job, entry):
@@ -392,14 +387,6 @@ class ServiceKeeper:
         same = job.is_same(self._wire.digest_of(entry), self._wire.version_of(entry))
         return same and self._wire.is_read_alike(job, entry)
 
-    def _comes_twice(self, job: Job, planned: Planned) -> bool:
-        """Return whether a key came before; say so."""
-        before = self._seen.setdefault(job.key, job.digest)
-        if before is job.digest:
-            return False
-        planned.outcomes.append(job.came_twice(same=before == job.digest))
-        return True
-
     def _had(self, digest: bytes) -> bool:
         """Return whether the origin had, or has, a content under some key."""
         return digest in self._contents
@@ -430,8 +417,8 @@ class ServiceKeeper:
             async for planned in self._compared():
                 yield planned
         elif self._whole:
-            entries = self._book.entries
-            self._missing = {key: one for key, one in entries.items() if key not in self._seen}
+            entries, came = self._book.entries, self._examiner.came
+            self._missing = {key: one for key, one in entries.items() if key not in came}
         missing = self._missing.items()
         self._missing = {key: one for key, one in missing if self._gone_reason(key) != "unread"}
         if self._moved:

@@ -7,7 +7,7 @@ differently (`_database`).
 
 from typing import Any, NamedTuple
 
-VERSION = 2
+VERSION = 3
 """Of the tables. A ledger with tables of another version cannot be used."""
 
 # All names share a prefix, since a PostgreSQL database often serves other programs too. RowColumns
@@ -33,7 +33,6 @@ CREATE TABLE kbot_collections (   -- the sets of collections that items go to
 );
 CREATE TABLE kbot_runs (          -- the live runs, and their leases
     run BIGINT PRIMARY KEY,
-    origin INTEGER NOT NULL,
     machine TEXT NOT NULL,
     host TEXT NOT NULL,
     pid INTEGER NOT NULL,
@@ -183,25 +182,13 @@ DELETE FROM kbot_items WHERE id = ? AND coalesce(source_id, '') = ?
   AND id NOT IN (SELECT id FROM kbot_claims)
 """
 
-# What the run of an origin begins with: the highest numbers, and the rows in their order.
-AT_FIRST = """
-SELECT (SELECT coalesce(max(number), 0) FROM kbot_items),
-       (SELECT coalesce(max(number), 0) FROM kbot_origins)
+# What the run of an origin begins with: all that the service has of it.
+KNOWN = """
+SELECT key, number, version, digest,
+    state = 'created' AND collections = ? AND gone_at IS NULL, gone_at IS NOT NULL
+FROM kbot_items WHERE origin = ? AND digest IS NOT NULL ORDER BY number
 """
-CREATED = """
-SELECT key, number, version, digest FROM kbot_items
-WHERE origin = ? AND collections = ? AND number <= ? AND number > ?
-  AND state = 'created' AND gone_at IS NULL ORDER BY number LIMIT ?
-"""
-CREATED_OF_IDS = """
-SELECT id, number, version, digest FROM kbot_items
-WHERE id {ids} AND state = 'created' AND gone_at IS NULL
-"""
-_CONTENT = "state = 'created' AND kind <> 'webpage' AND origin = ? AND number <= ?"
-DIGESTS = f"SELECT digest FROM kbot_items WHERE {_CONTENT} LIMIT ?"
-OF_CONTENTS = f"digest {{ids}} AND {_CONTENT}"
 VERSION_OF = "SELECT version FROM kbot_items WHERE id = ?"
-VERSIONS = "SELECT key, version FROM kbot_items WHERE origin = ? AND state = 'created'"
 
 # Claims and runs ----------------------------------------------------------------------------------
 
@@ -219,12 +206,10 @@ RELEASE_ALL = "DELETE FROM kbot_claims WHERE run = ?"
 CLAIMING_RUNS = "SELECT DISTINCT run FROM kbot_claims"
 CLAIMS_OF = "state = 'claimed' AND run = ? ORDER BY id"
 
-RUNS = """
-SELECT run, machine, host, pid, started, lease_until, origin FROM kbot_runs WHERE run <> ?
-"""
+RUNS = "SELECT run, machine, host, pid, started, lease_until FROM kbot_runs"
 RENEW = """
-INSERT INTO kbot_runs (run, origin, machine, host, pid, started, lease_until)
-VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (run) DO UPDATE SET lease_until = excluded.lease_until
+INSERT INTO kbot_runs (run, machine, host, pid, started, lease_until)
+VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (run) DO UPDATE SET lease_until = excluded.lease_until
 """
 END_RUN = "DELETE FROM kbot_runs WHERE run = ?"
 # What killed runs left behind and nothing needs.
@@ -234,10 +219,6 @@ DELETE FROM kbot_runs WHERE lease_until < ? AND run NOT IN (SELECT run FROM kbot
 
 # What is gone, and what was superseded ------------------------------------------------------------
 
-_KNOWN = "FROM kbot_items WHERE origin = ? AND digest IS NOT NULL AND number <= ?"
-COUNT_KNOWN = f"SELECT count(*), count(gone_at), count(gone_reason) {_KNOWN}"
-KNOWN = f"SELECT number, gone_at, gone_reason {_KNOWN}"
-NUMBERED = "SELECT number, key FROM kbot_items WHERE number {ids}"
 MARK_GONE = """
 UPDATE kbot_items SET gone_at = {at}, gone_reason = {reason}, generation = generation + 1
 WHERE number {ids} AND id NOT IN (SELECT id FROM kbot_claims)

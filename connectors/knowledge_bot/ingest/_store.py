@@ -11,13 +11,12 @@ import math
 import os
 import re
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import StrEnum
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 from knowledge_bot._database import Connection, Session
@@ -30,7 +29,6 @@ from knowledge_bot.ingest._schema import (
     Owner,
     clock,
     dead_runs,
-    live_runs,
     running,
 )
 
@@ -254,12 +252,22 @@ class Batch:
         return any((self.rows, self.released, self.claims, self.superseded, self.moved))
 
 
-@dataclass(slots=True)
-class Gone:
-    """What an origin no longer yields: how many items, and how many more are withheld."""
+class Known(NamedTuple):
+    """What the service has of an item.
 
-    count: int = 0
-    withheld: int = 0
+    Attributes:
+        number: of its row.
+        version: the version that was sent last.
+        digest: the digest of the content.
+        settled: whether it is there as it should, in the collections of the run.
+        gone: whether its origin did not yield it before.
+    """
+
+    number: int
+    version: str | None
+    digest: bytes
+    settled: bool
+    gone: bool
 
 
 class Store:
@@ -276,9 +284,6 @@ class Store:
     Attributes:
         run: the run's number.
         origin: the number of the origin; 0 if a reader finds none.
-        highest: the highest row number when the ledger was opened.
-        knows_origin: whether the origin had been recorded before.
-        in_doubt: whether the last transaction may be committed though its answer was lost.
         registered: whether the run has registered itself, and so holds a lease.
     """
 
@@ -294,9 +299,6 @@ class Store:
         self._owner = Owner.of_this_process()
         self.run: int = self._owner.run
         self.origin: int = 0
-        self.highest: int = 0
-        self.knows_origin: bool = False
-        self.in_doubt: bool = False
         self._session = Session(database, reading=reading, patience=patience)
         self._sets: dict[tuple[str, ...], int] = {}
         self.registered: bool = False
@@ -317,11 +319,8 @@ class Store:
         def look(connection: Connection) -> str | None:
             if not self.reading:
                 expire(connection)
-            ((self.highest, before),) = connection.rows(sql.AT_FIRST)
-            found = service, origin
-            makes = not self.reading
+            found, makes = (service, origin), not self.reading
             self.origin = number_of(connection, sql.ORIGIN, sql.ADD_ORIGIN, *found, makes=makes)
-            self.knows_origin = 0 < self.origin <= before
             notes = connection.rows(sql.ORIGIN_NOTE, self.origin)
             return str(notes[0][0]) if notes and notes[0][0] is not None else None
 
@@ -351,78 +350,33 @@ class Store:
         """Read with the run's connection."""
         return self._session.do("read", work)
 
-    def created(self, collections: int, after: int, count: int) -> list[Any]:
-        """Return key, number, version and digest of rows of the origin that are created, not gone.
+    def known(self, collections: tuple[str, ...]) -> dict[str, Known]:
+        """Return what the service has of the origin, by key."""
+        values = self.collections(collections), self.origin
+        found = self.read(lambda connection: connection.rows(sql.KNOWN, *values))
+        return {
+            key: Known(number, version, digest, bool(settled), bool(gone))
+            for key, number, version, digest, settled, gone in found
+        }
 
-        Args:
-            collections: the number of their collections.
-            after: the number of the row that was read last.
-            count: how many at most.
-        """
-        values = self.origin, collections, self.highest, after, count
-        return self.read(lambda connection: connection.rows(sql.CREATED, *values))
+    def find(self, ids: Sequence[bytes]) -> dict[bytes, Row]:
+        """Look items up by their ids; claims of dead runs are unknown outcomes by then."""
 
-    def find(self, ids: Sequence[bytes], *, share: bool) -> dict[bytes, Row | None]:
-        """Look items up; those that are left to other runs are not in the answer.
-
-        Args:
-            ids: the items.
-            share: whether to leave the other live runs of the same origin their share, by the
-                items' ids. Each run knows by them, before it asks anything else, which items are
-                its own.
-        """
-
-        def find(connection: Connection) -> dict[bytes, Row | None]:
-            rows, mine = rows_where(connection, "id {ids}", ids=ids, dead=()), list(ids)
-            # A run that has nothing to send writes nothing, so it does not register itself.
-            if share and (self.registered or len(rows) < len(ids)):
-                mine = self._share(connection, ids)
+        def find(connection: Connection) -> dict[bytes, Row]:
+            rows = rows_where(connection, "id {ids}", ids=ids, dead=())
             claimed = any(row.state == State.CLAIMED and row.run != self.run for row in rows)
             if claimed and (dead := dead_runs(connection)):
                 if not self.reading:
                     expire(connection)
-                rows = rows_where(connection, "id {ids}", ids=mine, dead=dead)
-            found = {row.id: row for row in rows}
-            return {each: found.get(each) for each in mine}
+                rows = rows_where(connection, "id {ids}", ids=ids, dead=dead)
+            return {row.id: row for row in rows}
 
         return self.read(find)
-
-    def _share(self, connection: Connection, ids: Sequence[bytes]) -> list[bytes]:
-        """Return this run's share of items that other live runs of the origin may have too."""
-        if not self.registered:
-            self._renew(connection)
-        others = live_runs(connection, but=self.run)
-        runs = sorted(run for run in others if others[run] == self.origin)
-        rank, several = sum(run < self.run for run in runs), len(runs) + 1
-        return [each for each in ids if each[0] % several == rank]
-
-    def contents(self, ids: Sequence[bytes]) -> dict[bytes, tuple[int, str | None, bytes]]:
-        """Return number, version and digest of those items that are created, and not gone."""
-        found = self.read(lambda connection: connection.of_ids(sql.CREATED_OF_IDS, ids))
-        return {each: tuple(known) for each, *known in found}
-
-    def digests(self, most: int) -> set[bytes]:
-        """Return the contents of the origin's files and texts; none if there are more than that."""
-        values = self.origin, self.highest, most + 1
-        rows = self.read(lambda connection: connection.rows(sql.DIGESTS, *values))
-        return {digest for (digest,) in rows} if len(rows) <= most else set()
-
-    def with_contents(self, digests: Sequence[bytes]) -> list[Row]:
-        """Return the rows that `digests` looks at with one of these contents."""
-        values = self.origin, self.highest
-        return self.read(
-            lambda connection: rows_where(connection, sql.OF_CONTENTS, *values, ids=digests)
-        )
 
     def version_of(self, identifier: bytes) -> str | None:
         """Return the version of an item; None if it has none."""
         found = self.read(lambda connection: connection.rows(sql.VERSION_OF, identifier))
         return found[0][0] if found else None
-
-    def versions(self) -> list[tuple[str, str | None]]:
-        """Return key and version of each item of the origin."""
-        found = self.read(lambda connection: connection.rows(sql.VERSIONS, self.origin))
-        return [(key, version) for key, version in found]
 
     # Writing --------------------------------------------------------------------------------------
 
@@ -461,8 +415,6 @@ class Store:
                 lost |= self._claim(connection, batch.claims)
             if leave:
                 expire_run(connection, self.run)
-            self.in_doubt = not connection.sqlite  # until the commit is answered
-        self.in_doubt = False
         return lost
 
     def _claim(self, connection: Connection, claims: list[Row]) -> set[bytes]:
@@ -499,7 +451,7 @@ class Store:
         if not self.registered:
             connection.run(sql.FORGET_RUNS, connection.now() - LEASE)
         lease = connection.now() + LEASE
-        connection.run(sql.RENEW, self.run, self.origin, *self._owner[1:], lease)
+        connection.run(sql.RENEW, *self._owner, lease)
         running[self.run] = self._alive
         self.registered, self._renewed = True, clock()
 
@@ -509,51 +461,22 @@ class Store:
             "written", lambda connection: connection.run(sql.SET_ORIGIN_NOTE, note, self.origin)
         )
 
-    def mark_gone(
-        self, seen: bytearray, met: int, limit: float, reason_of: Callable[[str], str]
-    ) -> Gone:
-        """Record which items the origin no longer yields, after it was read to its end.
+    def mark_gone(self, numbers: Mapping[str | None, Sequence[int]]) -> None:
+        """Record which items the origin no longer yields, and under None which it does again.
 
-        What is more than the limit gets a reason, but no time: it is withheld.
-
-        Args:
-            seen: for each row number, whether it was seen.
-            met: how many rows of the origin are known to have been seen; where these are all of
-                them, the rows need not be looked at.
-            limit: the share of its items that may disappear at once, 0 to 1.
-            reason_of: returns why the item with a key is gone, as `Skipped.gone` says it.
+        The numbers are those of their rows, by the reason.
         """
-        place = self.origin, self.highest
 
-        def mark(connection: Connection) -> Gone:
-            if connection.rows(sql.COUNT_KNOWN, *place) == [(met, 0, 0)]:
-                return Gone()
-            rows = connection.rows(sql.KNOWN, *place)
-            vanished = {number: (at, why) for number, at, why in rows if not seen[number]}
-            again = first = 0
-            changes = defaultdict[tuple[str, str], list[int]](list)
-            for number, key in connection.of_ids(sql.NUMBERED, list(vanished)):
-                (at, before), reason = vanished[number], reason_of(key)
-                if reason == "unread":
-                    continue
-                known = at is not None and before in (None, reason)
-                again, first = again + known, first + (not known)
-                if not known or before is None:
-                    changes["gone_at" if known else "now", f"'{reason}'"].append(number)
-            there = sum(at is None for _, at, _ in rows)
-            withheld = first > limit * there
-            changes["NULL", "NULL"] = [n for n, at, why in rows if seen[n] and (at or why)]
-            now = "NULL" if withheld else str(int(time.time()))
-            if any(changes.values()) and not self.reading:
-                with connection.transaction():
-                    for (at, reason), numbers in changes.items():
-                        how = sql.MARK_GONE.format(
-                            at=now if at == "now" else at, reason=reason, ids="{ids}"
-                        )
-                        connection.run_for_ids(how, numbers)
-            return Gone(again, first) if withheld else Gone(again + first)
+        def mark(connection: Connection) -> None:
+            with connection.transaction():
+                for reason, several in numbers.items():
+                    at = "NULL" if reason is None else int(time.time())
+                    why = "NULL" if reason is None else f"'{reason}'"
+                    how = sql.MARK_GONE.format(at=at, reason=why, ids="{ids}")
+                    connection.run_for_ids(how, several)
 
-        return self._session.do("read" if self.reading else "written", mark)
+        if not self.reading:
+            self._session.do("written", mark)
 
     def is_ledger_file(self, path: str) -> bool:
         """Return whether a file belongs to the ledger. Such a file must not even be opened.
