@@ -132,7 +132,7 @@ class KeyRights(_Section):
 
     `role` is "read" for whoever lists and asks, "write" for whoever also adds, "manage" for whoever
     also replaces and deletes. `expires` is the first day, in UTC, on which the key is no
-    longer taken. `requests_per_minute` goes over the one of the limits.
+    longer taken.
 
     `bots` and `collections` limit the key to these; None is no limit. With `collections` alone it
     sees the bots that read nothing else, and with `bots` alone the collections that these read.
@@ -141,7 +141,6 @@ class KeyRights(_Section):
     name: Annotated[str, Field(pattern=f"^{KEY_NAME}$")]
     role: Role
     expires: date | None = None
-    requests_per_minute: int | None = Field(default=None, ge=1, strict=True)
     bots: tuple[BotId, ...] | None = None
     collections: tuple[CollectionId, ...] | None = None
 
@@ -173,9 +172,7 @@ class LimitSettings(_Section):
 
     `request_bytes` bounds a JSON request and so the text it carries, `upload_bytes` an upload. Both
     count the body as it arrives. `sources` is a quota: how many sources the service accepts before
-    it answers 402 (sources that failed do not count); None is no quota. `requests_per_minute` is
-    how many requests each key may make, as many of them at once; more are answered with 429. None
-    is no limit.
+    it answers 402 (sources that failed do not count); None is no quota.
 
     `connections` is how many clients may be connected at once; each is an open file, of which a
     process may have 1,024 as a rule. Whoever comes beyond it gets 503.
@@ -188,7 +185,6 @@ class LimitSettings(_Section):
     upload_bytes: int = Field(default=200 * MIB, ge=1)
     sources: int | None = Field(default=None, ge=0)
     connections: int = Field(default=500, ge=1)
-    requests_per_minute: int | None = Field(default=None, ge=1)
 
 
 class AnswersSettings(_Section):

@@ -5,6 +5,7 @@ import logging
 import socket
 import sqlite3
 import sys
+import tempfile
 from collections.abc import Callable, Mapping
 from types import FrameType
 
@@ -89,6 +90,8 @@ def run(
         SettingsError: the key of the language model is not in the environment.
     """
     sys.setswitchinterval(_SWITCH_INTERVAL)
+    # An upload waits where it stays: the system's folder may be small, or memory.
+    tempfile.tempdir = str(folder.material)
     host, limits = settings.host, settings.limits
     port: int = listener.getsockname()[1]
     base_url = base_url_at(host, listener)
@@ -103,7 +106,6 @@ def run(
         folder,
         opened(folder),
         keys,
-        connections=lambda: len(server.server_state.connections),
         on_ready=started,
         mounts=Mounts(mounts, base_url, settings.data) if mounts else None,
     )

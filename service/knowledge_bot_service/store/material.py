@@ -2,25 +2,34 @@
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
 from knowledge_bot.models import Header
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a text to `path` durably, as an upload would be, for its owner alone."""
+@contextmanager
+def writing(path: Path) -> Iterator[BinaryIO]:
+    """Write a file durably, for its owner alone; after an error nothing is there."""
     partial = path.with_suffix(".part")
     try:
         partial.touch(mode=0o600)
         with partial.open("wb") as file:
-            file.write(text.encode())
-            synchronise_file(file)
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
         partial.rename(path)
         synchronise_folder(path.parent)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text to `path` durably, as an upload would be."""
+    with writing(path) as file:
+        file.write(text.encode())
 
 
 def write_headers(path: Path, headers: Iterable[Header]) -> None:
@@ -41,9 +50,3 @@ def synchronise_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def synchronise_file(file: BinaryIO) -> None:
-    """Make what was written to a file durable."""
-    file.flush()
-    os.fsync(file.fileno())

@@ -11,10 +11,10 @@ from knowledge_bot_service.config.keys import KeyList
 from knowledge_bot_service.config.settings import ServiceConfiguration
 from knowledge_bot_service.store.database import ServiceDatabase
 from knowledge_bot_service.web import endpoints, extensions, problems, syncing
-from knowledge_bot_service.web.gate import KeyAdmission, Middleware, RequestGate, Step
+from knowledge_bot_service.web.gate import Gate
 from knowledge_bot_service.web.monitoring import Health, Metrics
 from knowledge_bot_service.web.monitoring import router as monitoring
-from knowledge_bot_service.web.mounts import Beside, Mounts
+from knowledge_bot_service.web.mounts import Mounts
 from knowledge_bot_service.web.page import router as page
 from knowledge_bot_service.work.knowledge_base import KnowledgeBase
 
@@ -29,19 +29,18 @@ def create_app(
     keys: KeyList,
     *,
     on_ready: Callable[[], None] = lambda: None,
-    connections: Callable[[], int] = lambda: 0,
     mounts: Mounts | None = None,
 ) -> FastAPI:
     """Make the web application of a service.
 
     The database is closed when the application ends; `on_ready` is called when requests can be
-    answered. `connections` tells how many clients are connected now.
+    answered.
 
     Raises:
         SettingsError: the key of the language model is not in the environment.
     """
     writer = _writer(settings)
-    metrics = Metrics(database, folder.database, connections)
+    metrics = Metrics(database)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[_State]:
@@ -66,10 +65,9 @@ def create_app(
         # As they are: `include_router` would make each of them once more, at every start.
         app.router.routes.extend(router.routes)
     problems.install(app)
-    admission = KeyAdmission(keys)
-    beside = [] if mounts is None else [Beside(mounts, admission)]
-    steps: list[Step] = [*beside, RequestGate(admission, settings.limits)]
-    app.add_middleware(Middleware, steps=steps, on_answer=metrics.on_answer)
+    app.add_middleware(
+        Gate, keys=keys, limits=settings.limits, mounts=mounts, on_answer=metrics.on_answer
+    )
     return app
 
 

@@ -1,15 +1,13 @@
-"""What every request passes before its body is read: a list of steps, its key and its limits."""
+"""What every request passes before its body is read: its key and its limits."""
 
 import asyncio
 import logging
-import math
 import re
 import time
-from collections.abc import Awaitable, Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Final, TypeAlias
+from typing import Final
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -18,6 +16,7 @@ from knowledge_bot_service.config.keys import Key, KeyList
 from knowledge_bot_service.config.logs import client_of, path_of
 from knowledge_bot_service.config.refusals import RefusedRequestError, too_large
 from knowledge_bot_service.config.settings import ROLES, LimitSettings, Role
+from knowledge_bot_service.web.mounts import Mounts
 from knowledge_bot_service.web.problems import response_to
 
 PREFIX: Final = "/public/v1"
@@ -42,12 +41,8 @@ _NEEDED: Final[Sequence[tuple[re.Pattern[str], Role]]] = (
     (re.compile(r".*", re.DOTALL), "write"),
 )
 
-# How many wrong keys a client may send in a minute. The next ones are in no log, and each waits for
-# 60 / _WRONG_KEYS seconds: not so long that a client with an old key gives up before it is told.
-_WRONG_KEYS: Final = 30
-
-# How many keys or clients are remembered; a client may have any number of addresses.
-_MOST_BUCKETS: Final = 10_000
+# How long whoever sent a wrong key waits for the answer, in seconds.
+_WRONG_KEY: Final = 0.2
 
 # Scripts and styles are the page's own files and nothing else is loaded from anywhere. Trusted
 # types make the browser refuse markup that is put in as text (`innerHTML`). Forms are sent by the
@@ -75,78 +70,134 @@ _PROTECTIVE: Final = (
 _log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class Passing:
-    """A request on its way to the application.
+class Gate:
+    """ASGI middleware around the application: 401 and 403 by a request's key, 413 for its body.
 
-    Attributes:
-        scope: the request, as ASGI has it.
-        limit: how large its body may be, in bytes; None for no limit. It is counted while it
-            arrives, so that a chunked one is bounded as well.
-        headers: what its answer has beside its own headers.
-    """
+    The key is asked for on everything under the interface's prefix except `/ping` (section 5 asks
+    for it on POST and leaves GET open) and on the data of the page at `/`, before anything of the
+    body is read. That is counted while it arrives, so that a chunked one is bounded as well. The
+    answers have headers that keep a browser from running, framing, storing or passing on what is in
+    them.
 
-    scope: Scope
-    limit: int | None = None
-    headers: tuple[tuple[bytes, bytes], ...] = ()
+    What is mounted answers its paths, with a gate of its own. That asks for a bearer token and
+    leaves it to the service to judge it. Here the service does so before anything is read: one that
+    is no key of its own is taken away, so that nobody without a key has sessions or memory.
 
-
-Step: TypeAlias = Callable[[Passing], Awaitable[ASGIApp | None]]
-"""Prepares a request, or returns what answers it in place of the application."""
-
-
-class Middleware:
-    """ASGI middleware around the application.
-
-    What no step answers, the application does. `on_answer` is called with the request, its status,
-    the bytes of the answer and the seconds that it took.
+    `on_answer` is called with the request, its status, the bytes of the answer and the seconds that
+    it took.
     """
 
     def __init__(
         self,
         app: ASGIApp,
         *,
-        steps: Sequence[Step],
+        keys: KeyList,
+        limits: LimitSettings,
+        mounts: Mounts | None,
         on_answer: Callable[[Scope, int, int, float], None],
     ) -> None:
-        self._app, self._steps, self._on_answer = app, steps, on_answer
+        self._app, self._keys, self._limits = app, keys, limits
+        self._mounts, self._on_answer = mounts, on_answer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        passing = Passing(scope)
         # If the application raises, the server around this answers 500.
         status, received, sent = 500, 0, 0
+        is_upload = _UPLOAD.fullmatch(scope["path"]) is not None
+        limit = self._limits.upload_bytes if is_upload else self._limits.request_bytes
+        mounted: ASGIApp | None = None
 
         async def receiving() -> Message:
             nonlocal received
             message = await receive()
             received += len(message.get("body", b""))
-            if passing.limit is not None and received > passing.limit:
-                raise too_large(passing.limit)
+            if mounted is None and received > limit:
+                raise too_large(limit)
             return message
 
         async def sending(message: Message) -> None:
             nonlocal status, sent
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = (*message["headers"], *passing.headers)
+                if mounted is None:
+                    message["headers"] = (*message["headers"], *_PROTECTIVE)
             else:
                 sent += len(message.get("body", b""))
             await send(message)
 
         start = time.perf_counter()
         try:
-            for step in self._steps:
-                if answer := await step(passing):
-                    break
+            if self._mounts is not None:
+                mounted = await self._mounts.at(scope["path"])
+            if mounted is not None:
+                await mounted(await self._judged(scope), receiving, sending)
             else:
-                answer = self._app
-            await answer(passing.scope, receiving, sending)
+                refusal = await self._refusal(scope)
+                await (self._app if refusal is None else refusal)(scope, receiving, sending)
         finally:
             self._on_answer(scope, status, sent, time.perf_counter() - start)
+
+    async def _refusal(self, scope: Scope) -> ASGIApp | None:
+        """Admit a request, or return the error that answers it."""
+        key, path = Headers(scope=scope).get(KEY_HEADER), scope["path"]
+        try:
+            if path == _OPEN:
+                with suppress(RefusedRequestError):
+                    await self._admit(key, scope)
+            elif path.startswith(_KEPT):
+                _check_role(await self._admit(key, scope), f"{scope['method']} {path}")
+        except RefusedRequestError as problem:
+            return response_to(problem)
+        return None
+
+    async def _judged(self, scope: Scope) -> Scope:
+        """A request to what is mounted, without a bearer token that is no key here."""
+        scheme, _, key = Headers(scope=scope).get("authorization", "").partition(" ")
+        try:
+            await self._admit(key.strip() if scheme.lower() == "bearer" else None, scope)
+        except RefusedRequestError:
+            rest = [header for header in scope["headers"] if header[0] != b"authorization"]
+            return {**scope, "headers": rest}
+        return scope
+
+    async def _admit(self, given: str | None, scope: Scope) -> Key:
+        """Leave the key that a request brings in its scope, for `key_of`; returns it.
+
+        Raises:
+            RefusedRequestError: 401, it brings none, or one that is unknown or has expired.
+        """
+        key = None if given is None else self._keys.find(given)
+        if key is not None and not key.has_expired:
+            scope[_KEY] = key
+            return key
+        if given is not None:
+            _log.warning(
+                "%s sent a key that %s: %s %s",
+                client_of(scope),
+                "is not known here" if key is None else f"has expired ({key.name})",
+                scope["method"],
+                path_of(scope),
+            )
+            await asyncio.sleep(_WRONG_KEY)
+        message = f"The request needs a valid key in its {KEY_HEADER} header."
+        if key is not None:
+            message = f"The key {key.name} is no longer valid since {key.expires}. Use another one."
+        raise RefusedRequestError(HTTPStatus.UNAUTHORIZED, "unauthorized", message)
+
+
+def _check_role(key: Key, asked: str) -> None:
+    """Check that a key may do what is asked."""
+    needed = next(role for form, role in _NEEDED if form.fullmatch(asked))
+    if not key.may(needed):
+        raise RefusedRequestError(
+            HTTPStatus.FORBIDDEN,
+            "forbidden",
+            f"The key {key.name} may {ROLES[key.role]}, and nothing else. Nothing was done. "
+            f"Use a key with the role {needed}.",
+        )
 
 
 def key_of(scope: Scope) -> Key | None:
@@ -159,126 +210,3 @@ def may_manage(scope: Scope) -> bool:
     """Whether a request's key may replace and delete sources."""
     key = key_of(scope)
     return key is not None and key.may("manage")
-
-
-class KeyAdmission:
-    """Judges the keys that requests bring, wherever they bring them.
-
-    A client that sends one wrong key after the other waits for each answer, and nobody else does.
-    """
-
-    def __init__(self, keys: KeyList) -> None:
-        self._keys = keys
-        self._wrong = _Rate()
-
-    async def admit(self, given: str | None, scope: Scope) -> None:
-        """Leave the key that a request brings in its scope, for `key_of`.
-
-        Raises:
-            RefusedRequestError: 401, it brings none, or one that is unknown or has expired.
-        """
-        if given is None:
-            raise _unauthorized(None)
-        key = self._keys.find(given)
-        if key is not None and not key.has_expired:
-            scope[_KEY] = key
-            return
-        client = client_of(scope)
-        seconds = self._wrong.seconds_to_wait(client, _WRONG_KEYS)
-        if not seconds:  # nobody can fill the log with many connections at once
-            _log.warning(
-                "%s sent a key that %s: %s %s",
-                client,
-                "is not known here" if key is None else f"has expired ({key.name})",
-                scope["method"],
-                path_of(scope),
-            )
-        await asyncio.sleep(seconds)
-        raise _unauthorized(key)
-
-
-class RequestGate:
-    """A step of the middleware: 401, 403 and 429 by a request's key, 413 for a body too large.
-
-    The answers to what passes have headers that keep a browser from running, framing, storing or
-    passing on what is in them.
-
-    The key is asked for on everything under the interface's prefix except `/ping` (section 5 asks
-    for it on POST and leaves GET open) and on the data of the page at `/`, before anything of the
-    body is read.
-    """
-
-    def __init__(self, admission: KeyAdmission, limits: LimitSettings) -> None:
-        self._admission = admission
-        self._limits = limits
-        self._rate = _Rate()
-
-    async def __call__(self, passing: Passing) -> ASGIApp | None:
-        """Admit a request, or return the error that answers it."""
-        scope = passing.scope
-        headers, path = Headers(scope=scope), scope["path"]
-        is_upload = _UPLOAD.fullmatch(path) is not None
-        limit = self._limits.upload_bytes if is_upload else self._limits.request_bytes
-        passing.limit, passing.headers = limit, _PROTECTIVE
-        try:
-            if path == _OPEN:
-                with suppress(RefusedRequestError):
-                    await self._admission.admit(headers.get(KEY_HEADER), scope)
-            elif path.startswith(_KEPT):
-                await self._admission.admit(headers.get(KEY_HEADER), scope)
-                self._check(scope)
-            declared = headers.get("content-length", "")
-            if declared.isascii() and declared.isdigit() and int(declared) > limit:
-                raise too_large(limit)
-        except RefusedRequestError as problem:
-            return response_to(problem)
-        return None
-
-    def _check(self, scope: Scope) -> None:
-        """Check that an admitted key may do what is asked, and as often."""
-        key: Key = scope[_KEY]
-        asked = f"{scope['method']} {scope['path']}"
-        needed = next(role for form, role in _NEEDED if form.fullmatch(asked))
-        if not key.may(needed):
-            raise RefusedRequestError(
-                HTTPStatus.FORBIDDEN,
-                "forbidden",
-                f"The key {key.name} may {ROLES[key.role]}, and nothing else. Nothing was done. "
-                f"Use a key with the role {needed}.",
-            )
-        allowed = key.requests_per_minute or self._limits.requests_per_minute
-        if allowed is not None and (seconds := self._rate.seconds_to_wait(key.sha256, allowed)):
-            raise RefusedRequestError(
-                HTTPStatus.TOO_MANY_REQUESTS,
-                "too_many_requests",
-                f"The key {key.name} may make {allowed:,} requests a minute and has made more. "
-                f"Nothing was done; send the request again in {seconds} s.",
-                {"Retry-After": str(seconds)},
-            )
-
-
-class _Rate:
-    """What each key or client has left: a token bucket that holds a minute's worth."""
-
-    def __init__(self) -> None:
-        self._buckets: dict[Hashable, tuple[float, float]] = {}
-
-    def seconds_to_wait(self, who: Hashable, per_minute: int) -> int:
-        """Count a request; returns 0, or in how many whole seconds the next one is allowed."""
-        now = time.monotonic()
-        tokens, then = self._buckets.pop(who, (float(per_minute), now))
-        tokens = min(float(per_minute), tokens + (now - then) * per_minute / 60)
-        admitted = tokens >= 1
-        # The last of the dictionary; its first is the one that was idle the longest.
-        self._buckets[who] = (tokens - admitted, now)
-        if len(self._buckets) > _MOST_BUCKETS:
-            del self._buckets[next(iter(self._buckets))]
-        return 0 if admitted else math.ceil((1 - tokens) * 60 / per_minute)
-
-
-def _unauthorized(key: Key | None) -> RefusedRequestError:
-    if key is None:
-        message = f"The request needs a valid key in its {KEY_HEADER} header."
-    else:
-        message = f"The key {key.name} is no longer valid since {key.expires}. Use another one."
-    return RefusedRequestError(HTTPStatus.UNAUTHORIZED, "unauthorized", message)

@@ -3,14 +3,10 @@
 import asyncio
 import logging
 import shutil
-import tempfile
-import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import TimeoutError as NotDoneError
 from http import HTTPStatus
 from pathlib import Path
 from sqlite3 import Connection
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
@@ -18,19 +14,17 @@ from prometheus_client import (
     CONTENT_TYPE_LATEST,
     CollectorRegistry,
     Counter,
+    Gauge,
     Histogram,
     ProcessCollector,
     generate_latest,
 )
-from prometheus_client.metrics_core import GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Scope
 
 from knowledge_bot_service.config.logs import client_of, path_of
-from knowledge_bot_service.config.storage import StorageError
 from knowledge_bot_service.store.database import DatabaseClosedError, ServiceDatabase
-from knowledge_bot_service.store.sources import count_sources
+from knowledge_bot_service.store.sources import Status, count_sources
 from knowledge_bot_service.web.gate import key_of
 from knowledge_bot_service.work.worker import Workers
 
@@ -45,30 +39,20 @@ _METHODS: Final = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST"
 # How long a database may take to commit one row before it counts as stuck, in seconds.
 _PATIENCE: Final = 3.0
 
-# How long a report is kept, in seconds: anyone may ask for one, and each costs an fsync.
-_KEPT: Final = 1.0
-
-# What is written to test the disk: a few pages.
-_PROBE: Final = b"\0" * 65_536
+# A disk with fewer bytes left is full.
+_LEAST: Final = 256 * 1024
 
 
 class Metrics:
     """Counters for Prometheus; they hold numbers only, nothing from the sources."""
 
-    def __init__(
-        self, database: ServiceDatabase, file: Path, connections: Callable[[], int]
-    ) -> None:
+    def __init__(self, database: ServiceDatabase) -> None:
+        self._database = database
         self._registry = CollectorRegistry()
-        self._requests = Counter(
-            "kbot_service_requests",
-            "Requests that were answered.",
-            ["method", "route", "status"],
-            registry=self._registry,
-        )
         self._duration = Histogram(
             "kbot_service_request_duration_seconds",
             "From a request's first byte to the last byte of its answer.",
-            ["route"],
+            ["method", "route", "status"],
             buckets=_BUCKETS,
             registry=self._registry,
         )
@@ -80,7 +64,9 @@ class Metrics:
         )
         for outcome in ("answered", "not_found", "failed"):  # rates exist from the first one on
             self._questions.labels(outcome)
-        self._registry.register(_Contents(database, file, connections))
+        self._sources = Gauge(
+            "kbot_service_sources", "Sources by status.", ["status"], registry=self._registry
+        )
         ProcessCollector(registry=self._registry)
 
     def on_answer(self, scope: Scope, status: int, size: int, seconds: float) -> None:
@@ -88,8 +74,7 @@ class Metrics:
         method = scope["method"] if scope["method"] in _METHODS else "other"
         # The route and not the path, since clients may ask for any number of paths.
         route = getattr(scope.get("route"), "path", "other")
-        self._requests.labels(method, route, str(status)).inc()
-        self._duration.labels(route).observe(seconds)
+        self._duration.labels(method, route, str(status)).observe(seconds)
         if _log.isEnabledFor(logging.INFO):
             _log.info(
                 "%s %s %s %d %.1f ms %d bytes key %s",
@@ -108,49 +93,10 @@ class Metrics:
 
     def text(self) -> bytes:
         """Return all metrics in Prometheus' text format. It reads the database, so it blocks."""
+        counts = count_sources(self._database.reader())
+        for status in get_args(Status):
+            self._sources.labels(status).set(counts.get(status, 0))
         return generate_latest(self._registry)
-
-
-class _Contents(Collector):
-    """Gauges of what the service holds, read when they are asked for."""
-
-    def __init__(
-        self, database: ServiceDatabase, file: Path, connections: Callable[[], int]
-    ) -> None:
-        self._database, self._file, self._connections = database, file, connections
-
-    def collect(self) -> Iterator[Metric]:
-        reader = self._database.reader()
-        by_status = dict.fromkeys(("pending", "processing", "ready", "failed"), 0)
-        by_status.update(count_sources(reader))
-        sources = GaugeMetricFamily("kbot_service_sources", "Sources by status.", labels=["status"])
-        for status, count in by_status.items():
-            sources.add_metric([status], count)
-        yield sources
-        yield GaugeMetricFamily(
-            "kbot_service_queue_length",
-            "Sources that are accepted and neither ready nor failed yet.",
-            by_status["pending"] + by_status["processing"],
-        )
-        yield GaugeMetricFamily(
-            "kbot_service_passages",
-            "Passages that questions are answered from.",
-            reader.execute("SELECT count(*) FROM passage").fetchone()[0],
-        )
-        log = self._file.with_name(f"{self._file.name}-wal")
-        yield GaugeMetricFamily(
-            "kbot_service_database_bytes",
-            "Size of the database with its write-ahead log.",
-            sum(file.stat().st_size for file in (self._file, log) if file.exists()),
-        )
-        yield GaugeMetricFamily(
-            "kbot_service_disk_free_bytes",
-            "Space that is left where the data folder is.",
-            shutil.disk_usage(self._file.parent).free,
-        )
-        yield GaugeMetricFamily(
-            "kbot_service_open_connections", "Connected clients.", self._connections()
-        )
 
 
 class Health:
@@ -158,57 +104,35 @@ class Health:
 
     def __init__(self, database: ServiceDatabase, folder: Path, workers: Workers) -> None:
         self._database, self._folder, self._workers = database, folder, workers
-        self._lock = asyncio.Lock()
-        self._looked_at = -_KEPT
-        self._last: dict[str, Any] = {"ready": True}
 
     async def report(self) -> dict[str, Any]:
-        """Whether the service is ready, and a sentence for each check, at most a second old."""
-        async with self._lock:
-            if time.monotonic() - self._looked_at > _KEPT:
-                report = await run_in_threadpool(self._look)
-                if not report["ready"] and self._last["ready"]:
-                    told = (said for check, said in report.items() if check != "ready")
-                    _log.warning("not ready: %s", "; ".join(told))
-                self._looked_at, self._last = time.monotonic(), report
-            return self._last
-
-    def _look(self) -> dict[str, Any]:
+        """Whether the service is ready, and a sentence for each check."""
         problems = {
             "disk": self._disk_problem(),
-            "database": self._database_problem(),
+            "database": await self._database_problem(),
             "workers": self._workers.problem(),
         }
-        told = {name: problem or _FINE[name] for name, problem in problems.items()}
+        told = {name: problem or "fine" for name, problem in problems.items()}
         return {"ready": not any(problems.values()), **told}
 
     def _disk_problem(self) -> str | None:
         try:
-            with tempfile.TemporaryFile(dir=self._folder, buffering=0) as probe:
-                probe.write(_PROBE)
+            left = shutil.disk_usage(self._folder).free
         except OSError as error:
-            return f"The data folder takes no writes: {error.strerror}. Make room there."
-        return None
+            return f"The data folder takes no writes: {error.strerror}."
+        return None if left >= _LEAST else "The disk of the data folder is full. Make room there."
 
-    def _database_problem(self) -> str | None:
+    async def _database_problem(self) -> str | None:
         try:
-            self._database.write(_touch).result(_PATIENCE)
+            async with asyncio.timeout(_PATIENCE):
+                await asyncio.wrap_future(self._database.write(_touch))
         except DatabaseClosedError:
             return "The service is stopping."
-        except NotDoneError:
+        except TimeoutError:
             return f"The database has stored nothing for {_PATIENCE:g} s. The log may say why."
-        except StorageError as error:
-            return str(error)
         except Exception as error:  # noqa: BLE001 - whatever it is, the service cannot store
-            return f"The database takes no writes: {error}."
+            return f"The database takes no writes: {error}"
         return None
-
-
-_FINE: Final = {
-    "disk": "The data folder takes writes.",
-    "database": "The database stores and answers.",
-    "workers": "The workers work.",
-}
 
 
 def _touch(connection: Connection) -> None:

@@ -9,11 +9,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Self, TypeAlias
 
-from starlette.datastructures import Headers
 from starlette.types import ASGIApp
-
-from knowledge_bot_service.config.refusals import RefusedRequestError
-from knowledge_bot_service.web.gate import KeyAdmission, Passing
 
 Mount: TypeAlias = Callable[[str, Path], AbstractAsyncContextManager[ASGIApp]]
 """Called with the service's address and its data folder, it runs an application."""
@@ -65,29 +61,3 @@ class Mounts:
             if not started.done():
                 started.set_exception(error)
             raise
-
-
-class Beside:
-    """A step of the middleware: what is mounted answers its paths, with a gate of its own.
-
-    That gate asks for a bearer token and leaves it to the service to judge it. Here the service
-    does so before anything is read: one that is no key of its own is taken away, so that nobody
-    without a key has sessions or memory.
-    """
-
-    def __init__(self, mounts: Mounts, admission: KeyAdmission) -> None:
-        self._mounts, self._admission = mounts, admission
-
-    async def __call__(self, passing: Passing) -> ASGIApp | None:
-        """Return the application at a request's path, if there is one."""
-        scope = passing.scope
-        mounted = await self._mounts.at(scope["path"])
-        if mounted is not None:
-            scheme, _, key = Headers(scope=scope).get("authorization", "").partition(" ")
-            bearer = key.strip() if scheme.lower() == "bearer" else None
-            try:
-                await self._admission.admit(bearer, scope)
-            except RefusedRequestError:
-                rest = [header for header in scope["headers"] if header[0] != b"authorization"]
-                passing.scope = {**scope, "headers": rest}
-        return mounted

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from in_process import InProcess, OnAPort, web
-from knowledge_bot import Client, PermissionDeniedError, RateLimitError
+from knowledge_bot import Client, PermissionDeniedError
 from knowledge_bot.errors import Delivery
 from knowledge_bot_service import SettingsError
 from serve_command import called
@@ -40,11 +40,8 @@ def service():
             "key": "later",
             "expires": (TODAY + timedelta(days=2)).isoformat(),
         },
-        {"name": "few", "role": "write", "key": "few", "requests_per_minute": 3},
-        {"name": "one", "role": "write", "key": "one", "requests_per_minute": 60},
     ]
-    limits = {"requests_per_minute": 1000}
-    with OnAPort(settings={"keys": keys, "limits": limits}) as running:
+    with OnAPort(settings={"keys": keys}) as running:
         yield running
 
 
@@ -95,30 +92,6 @@ def test_a_key_ends_on_its_day(service):
     answer = httpx.get(f"{service.base_url}/bots", headers={"X-API-KEY": "ended"})
     assert str(TODAY) in problem_of(answer, 401)["message"]
     assert status(service.base_url, "later") == 200
-
-
-def test_more_requests_than_a_key_may_make_are_told_when_to_come_again(service):
-    answers = [
-        httpx.get(f"{service.base_url}/bots", headers={"X-API-KEY": "few"}) for _ in range(4)
-    ]
-    assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
-    problem_of(answers[-1], 429)
-    assert 1 <= int(answers[-1].headers["Retry-After"]) <= 20
-    with (
-        Client("few", service.base_url, max_retries=0) as client,
-        pytest.raises(RateLimitError) as caught,
-    ):
-        client.create_text_source(**TEXT["value"])
-    assert caught.value.delivery is Delivery.REFUSED
-    assert caught.value.retry_after is not None
-    # Nobody else waits for it.
-    assert status(service.base_url, service.api_key) == 200
-
-
-def test_a_client_that_waits_as_it_is_told_gets_its_answer(service):
-    with Client("one", service.base_url) as client:
-        for _ in range(61):
-            client.list_bots()
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,7 @@ def test_its_lines_of_the_log_and_its_metrics_are_those_of_the_service(tmp_path)
     (shown,) = [block for block in blocks("text") if " info " in block]
     assert {shape(line) for line in shown.splitlines()} <= logged
     named = set(re.findall(r"`(kbot_service_\w+)`", TEXT))
-    assert len(named) >= 9
+    assert len(named) >= 3
     for name in named:
         assert f"# TYPE {name.removesuffix('_total') if name not in told else name} " in told, name
 

@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-import socket
 import sqlite3
 from datetime import datetime
 
@@ -40,33 +39,23 @@ def test_a_service_that_works_says_so_without_a_key_until_its_folder_is_gone(tmp
         assert answer.status_code == 200
         assert answer.json() == {
             "ready": True,
-            "disk": "The data folder takes writes.",
-            "database": "The database stores and answers.",
-            "workers": "The workers work.",
+            "disk": "fine",
+            "database": "fine",
+            "workers": "fine",
         }
         assert web.head(address).status_code == 200
         with sqlite3.connect(tmp_path / "data/knowledge.sqlite3", isolation_level=None) as other:
             other.execute("BEGIN IMMEDIATE")
-            answer = health_that_is(address, 503)
+            answer = web.get(address, timeout=30)
+            assert answer.status_code == 503
             assert "stored nothing for" in answer.json()["database"]
             other.execute("ROLLBACK")
         other.close()
-        health_that_is(address, 200)
+        assert until(lambda: web.get(address).status_code == 200)
         shutil.rmtree(tmp_path / "data")
-        answer = health_that_is(address, 503)
+        answer = web.get(address)
+        assert answer.status_code == 503
         assert "The data folder takes no writes: No such file" in answer.json()["disk"]
-
-
-def health_that_is(address, status):
-    """Ask until it is so: an answer is given again for a second."""
-    answers = []
-
-    def is_so():
-        answers.append(web.get(address, timeout=30))
-        return answers[-1].status_code == status
-
-    assert until(is_so, 60), answers[-1].text
-    return answers[-1]
 
 
 def test_what_happens_is_counted():
@@ -83,21 +72,17 @@ def test_what_happens_is_counted():
     assert before["kbot_service_questions_total", "answered"] == 0
     assert metrics["kbot_service_questions_total", "answered"] == 1
     assert metrics["kbot_service_questions_total", "not_found"] == 1
-    requests = "kbot_service_requests_total"
+    requests = "kbot_service_request_duration_seconds_count"
     assert metrics[requests, "POST", "/public/v1/messages", "200"] == 2
     assert metrics[requests, "POST", "/public/v1/sources/write", "200"] == 1
     assert metrics[requests, "GET", "other", "401"] == 1
     assert metrics[requests, "GET", "other", "404"] == 1
-    took = "kbot_service_request_duration_seconds"
-    assert metrics[f"{took}_count", "/public/v1/messages"] == 2
-    assert 0 < metrics[f"{took}_sum", "/public/v1/messages"] < 30
+    took = metrics[
+        "kbot_service_request_duration_seconds_sum", "POST", "/public/v1/messages", "200"
+    ]
+    assert 0 < took < 30
     assert metrics["kbot_service_sources", "ready"] == 1
     assert metrics["kbot_service_sources", "failed"] == 0
-    assert metrics["kbot_service_queue_length",] == 0
-    assert metrics["kbot_service_passages",] == 1
-    assert metrics["kbot_service_database_bytes",] > 10_000
-    assert metrics["kbot_service_disk_free_bytes",] > 0
-    assert metrics["kbot_service_open_connections",] >= 1
     assert metrics["process_resident_memory_bytes",] > 1_000_000
     assert not re.search("confidential|stranger|depot", text)
     assert service.api_key not in text
@@ -187,16 +172,3 @@ def test_a_proxy_says_who_the_client_is_only_where_it_is_trusted(tmp_path):
     lines = (tmp_path / "printed.txt").read_text().splitlines()
     found = [line for one in lines if (line := LINE.fullmatch(one))]
     assert [line["client"] for line in found] == list(told.values())
-
-
-def test_an_open_connection_is_counted(served):
-    address = ("127.0.0.1", int(served.base_url.split(":")[2].split("/")[0]))
-
-    def connections():
-        return metrics_of(served.base_url)["kbot_service_open_connections",]
-
-    # With the one that asks; those of other tests may be closing yet.
-    assert until(lambda: connections() == 1, 30)
-    with socket.create_connection(address), socket.create_connection(address):
-        assert until(lambda: connections() == 3, 30)
-    assert until(lambda: connections() == 1, 30)
