@@ -1,6 +1,5 @@
 """Conversations that the service stores, and the question of a message in one."""
 
-import contextlib
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
@@ -8,11 +7,11 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Final
 
+from knowledge_bot.models import Message
 from knowledge_bot.transcripts import Turn, read
 from knowledge_bot_service.answers.prompts import question_in, refines, told_in
 from knowledge_bot_service.config.refusals import UnknownError
-from knowledge_bot_service.config.storage import StorageError
-from knowledge_bot_service.store.database import ServiceDatabase
+from knowledge_bot_service.store.database import ServiceDatabase, now
 from knowledge_bot_service.store.idempotency import Done
 
 # How many earlier exchanges a question is understood with, of how many turns at most: those of an
@@ -23,9 +22,6 @@ _CONTEXT_TURNS: Final = 4 * CONTEXT_EXCHANGES
 # How much of an earlier question or reply counts, in characters: the result of a tool may be a
 # whole book.
 _CONTEXT_CHARACTERS: Final = 4000
-
-# Most messages kept in memory because they could not be stored; each may be a long transcript.
-_MOST_UNSTORED: Final = 200
 
 # What stands between an answer's text and the names of its sources.
 SOURCES: Final = "\n\nSources: "
@@ -127,56 +123,6 @@ class RowPage:
     next: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class StoredMessage:
-    """A message as it is stored, with the answer to it.
-
-    Attributes:
-        id: its id.
-        bot: whom it asks.
-        conversation: the id of its conversation.
-        name: what the conversation is called, if this is its first.
-        content: the message as it came.
-        answer: the answer's text.
-        sources: those that the answer names, as JSON.
-        created_at: in milliseconds since 1970.
-        done: what was done for the key of the request.
-    """
-
-    id: str
-    bot: str
-    conversation: str
-    name: str
-    content: str
-    answer: str
-    sources: str
-    created_at: int
-    done: Done | None = None
-
-    def insert(self, connection: sqlite3.Connection) -> None:
-        """Store it, in the caller's transaction, and its conversation if it is the first."""
-        connection.execute(
-            "INSERT INTO conversation (public_id, bot, name, created_at) VALUES (?, ?, ?, ?)"
-            " ON CONFLICT DO NOTHING",
-            (self.conversation, self.bot, self.name, self.created_at),
-        )
-        connection.execute(
-            "INSERT INTO message (public_id, conversation, question, answer, sources, created_at)"
-            " VALUES (?, (SELECT id FROM conversation WHERE public_id = ?), ?, ?, ?, ?)"
-            " ON CONFLICT DO NOTHING",
-            (
-                self.id,
-                self.conversation,
-                self.content,
-                self.answer,
-                self.sources,
-                self.created_at,
-            ),
-        )
-        if self.done is not None:
-            self.done.store(connection, self.created_at)
-
-
 class ConversationStore:
     """The conversations of a service, on its database. Times are integer milliseconds since 1970.
 
@@ -186,7 +132,6 @@ class ConversationStore:
 
     def __init__(self, database: ServiceDatabase) -> None:
         self._database = database
-        self._unstored: dict[str, StoredMessage] = {}
 
     def of_bot(self, bot: str) -> list[tuple[str, str]]:
         """The ids and names of a bot's conversations, oldest first."""
@@ -242,9 +187,7 @@ class ConversationStore:
         row = self._database.reader().execute(
             "SELECT 1 FROM conversation WHERE public_id = ? AND bot = ?", (conversation, bot)
         )
-        return row.fetchone() is not None or any(
-            (one.bot, one.conversation) == (bot, conversation) for one in self._kept()
-        )
+        return row.fetchone() is not None
 
     def turns(self, conversation: str) -> list[Turn]:
         """What was said last in a conversation, oldest first, as far as questions need it.
@@ -256,68 +199,49 @@ class ConversationStore:
             " (SELECT id FROM conversation WHERE public_id = ?) ORDER BY id DESC LIMIT ?",
             (conversation, CONTEXT_EXCHANGES),
         )
-        said = [(row["question"], row["answer"]) for row in rows.fetchall()[::-1]]
-        said += [
-            (one.content, one.answer) for one in self._kept() if one.conversation == conversation
-        ]
         return [
             turn
-            for question, answer in said[-CONTEXT_EXCHANGES:]
-            for turn in (*read(question).turns, Turn("assistant", answer))
+            for row in rows.fetchall()[::-1]
+            for turn in (*read(row["question"]).turns, Turn("assistant", row["answer"]))
         ]
 
-    def done_for(self, key: str) -> Done | None:
-        """What was done for a request's key, if that could not be stored."""
-        kept = (one.done for one in self._kept())
-        return next((done for done in kept if done is not None and done.key == key), None)
+    def add(
+        self,
+        message: Message,
+        *,
+        bot: str,
+        name: str,
+        content: str,
+        sources: str,
+        done: Done | None,
+    ) -> Future[None]:
+        """Store a message, and its conversation if it is the first.
 
-    def _kept(self) -> list[StoredMessage]:
-        # In one step, since the writer's thread changes it.
-        return list(self._unstored.values())
-
-    def add(self, message: StoredMessage) -> Future[None]:
-        """Store a message.
-
-        Where the disk or the database takes nothing, an answer is still better than none: the
-        message is kept in memory, where its conversation goes on, and stored with a later one.
+        Args:
+            message: its answer.
+            bot: whom it asks.
+            name: what the conversation is called, if this is its first message.
+            content: the message as it came.
+            sources: those that the answer names, as JSON.
+            done: what was done for the key of the request.
         """
-        answered: Future[None] = Future()
-
-        def settle(done: Future[None]) -> None:
-            error = done.exception()
-            if error is None or isinstance(error, StorageError):
-                answered.set_result(None)
-            else:
-                answered.set_exception(error)
-
-        self._store([message]).add_done_callback(settle)
-        return answered
-
-    def store_kept(self) -> None:
-        """Try to store the messages that could not be stored so far."""
-        if self._unstored:
-            with contextlib.suppress(StorageError):
-                self._store([]).result()
-
-    def _store(self, messages: Sequence[StoredMessage]) -> Future[None]:
-        waiting = [*self._kept(), *messages]
+        created_at = now()
 
         def insert(connection: sqlite3.Connection) -> None:
-            for one in waiting:
-                one.insert(connection)
+            connection.execute(
+                "INSERT INTO conversation (public_id, bot, name, created_at) VALUES (?, ?, ?, ?)"
+                " ON CONFLICT DO NOTHING",
+                (message.conversation_id, bot, name, created_at),
+            )
+            connection.execute(
+                "INSERT INTO message (public_id, conversation, question, answer, sources,"
+                " created_at) SELECT ?, id, ?, ?, ?, ? FROM conversation WHERE public_id = ?",
+                (message.id, content, message.answer, sources, created_at, message.conversation_id),
+            )
+            if done is not None:
+                done.store(connection, created_at)
 
-        def settle(done: Future[None]) -> None:
-            if isinstance(done.exception(), StorageError):
-                self._unstored.update((one.id, one) for one in messages)
-                while len(self._unstored) > _MOST_UNSTORED:
-                    del self._unstored[next(iter(self._unstored))]
-            else:
-                for one in waiting:
-                    self._unstored.pop(one.id, None)
-
-        stored = self._database.write(insert)
-        stored.add_done_callback(settle)
-        return stored
+        return self._database.write(insert)
 
 
 def _page(rows: Sequence[sqlite3.Row], limit: int) -> RowPage:

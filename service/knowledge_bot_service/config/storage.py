@@ -56,20 +56,6 @@ class DiskFullError(StorageError):
         )
 
 
-class DatabaseLostError(StorageError):
-    """A file of the database was removed or replaced while the service ran."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "The service's database file was removed or replaced while the service ran, and takes "
-            "nothing more. Nothing was stored. Whoever runs the service stops it, puts the file "
-            "back or restores a backup, and starts it again.",
-            "database_lost",
-            HTTPStatus.SERVICE_UNAVAILABLE,
-            {"Retry-After": "5"},
-        )
-
-
 def storage_error(error: BaseException | None) -> StorageError | None:
     """Return the storage error behind an error of SQLite or the system; None if there is none."""
     if isinstance(error, StorageError):

@@ -11,12 +11,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from knowledge_bot_service.config.storage import (
-    DatabaseLostError,
-    StorageError,
-    log_storage_error,
-    storage_error,
-)
+from knowledge_bot_service.config.storage import log_storage_error, storage_error
 from knowledge_bot_service.store.schema import prepare
 
 T = TypeVar("T")
@@ -48,25 +43,20 @@ class ServiceDatabase:
     future is done (`synchronous=FULL`: power loss included).
 
     Args:
-        path: the file; made with its tables when it is not there, and brought to the present
-            version when it is of an older one.
-
-    Its files can be read by their owner alone. One that is removed or replaced is noticed before a
-    write is called durable, and nothing is written from then on.
+        path: the file; made with its tables when it is not there. Its owner alone can read it.
 
     Raises:
-        FolderError: the file is another program's database, or of a later version.
+        FolderError: the file is another program's database, or of another version.
         sqlite3.Error: the file cannot be read or written, or is no database.
         OSError: the file cannot be made.
     """
 
     def __init__(self, path: Path) -> None:
-        self._path, self._log = path, path.with_name(f"{path.name}-wal")
-        # SQLite gives its other files the permissions of this one.
-        for file in (path, self._log, path.with_name(f"{path.name}-shm")):
-            if file.exists():
-                file.chmod(0o600)
+        self._path = path
         path.touch(mode=0o600)
+        # SQLite gives its other files the permissions of this one.
+        for file in path.parent.glob(f"{path.name}*"):
+            file.chmod(0o600)
         self._clients: deque[_Write] = deque()
         self._background: deque[_Write] = deque()
         self._closed = False
@@ -79,9 +69,6 @@ class ServiceDatabase:
         writer.execute("PRAGMA synchronous = FULL")
         # A deleted text must not stay on the disk: freed pages are overwritten.
         writer.execute("PRAGMA secure_delete = ON")
-        # A first reading opens the second file too, which holds what was written last.
-        writer.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        self._files = self._found()
         self._thread = threading.Thread(
             target=self._write_all, args=(writer,), name="database-writer", daemon=True
         )
@@ -112,16 +99,10 @@ class ServiceDatabase:
         return write.future
 
     def reader(self) -> sqlite3.Connection:
-        """The calling thread's own connection, for reading.
-
-        Raises:
-            StorageError: it has none yet, and the file was removed or replaced.
-        """
+        """The calling thread's own connection, for reading."""
         thread = threading.current_thread()
         connection = self._readers.get(thread)
         if connection is None:
-            # A new connection would make a new file, or read another one.
-            self._check_files()
             connection = self._connect()
             connection.execute("PRAGMA query_only = ON")
             with self._lock:
@@ -136,7 +117,6 @@ class ServiceDatabase:
             Whether it is empty; not while somebody reads what it holds, as a backup does.
 
         Raises:
-            StorageError: the file was removed or replaced.
             sqlite3.Error: the disk takes nothing.
         """
         connection = self.reader()
@@ -213,22 +193,17 @@ class ServiceDatabase:
         group = [first]
         failed: BaseException | None = None
         try:
-            self._check_files()
             connection.execute("BEGIN IMMEDIATE")
             first.run(connection)
             for write in following:
                 group.append(write)
                 write.run(connection)
             connection.execute("COMMIT")
-            self._check_files()
-        except (sqlite3.Error, StorageError) as error:
+        except sqlite3.Error as error:
             failed = error
-            # Earlier writes may be only in the file that was removed.
             with contextlib.suppress(sqlite3.Error):
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
-                if isinstance(error, DatabaseLostError):
-                    connection.execute("PRAGMA wal_checkpoint (FULL)")
         # An operation that met a full disk may have ended the transaction of all.
         found = filter(None, (failed, *(write.error for write in group)))
         errors = [storage_error(error) for error in found]
@@ -241,22 +216,6 @@ class ServiceDatabase:
             if failed is not None:
                 write.error = write.error or trouble or failed
             write.settle()
-
-    def _check_files(self) -> None:
-        if self._found() != self._files:
-            raise DatabaseLostError
-
-    def _found(self) -> dict[Path, tuple[int, int] | None]:
-        """The database's two files, and what each of them is."""
-        files: dict[Path, tuple[int, int] | None] = {}
-        for file in (self._path, self._log):
-            try:
-                found = file.stat()
-            except OSError:
-                files[file] = None
-            else:
-                files[file] = found.st_dev, found.st_ino
-        return files
 
 
 class _Write:

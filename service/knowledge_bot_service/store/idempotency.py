@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 from starlette.concurrency import run_in_threadpool
 
 from knowledge_bot_service.config.refusals import RefusedRequestError
+from knowledge_bot_service.store.database import ServiceDatabase
 
 T = TypeVar("T")
 
@@ -27,7 +28,10 @@ _AGAIN: Final = "2"
 
 @dataclass(frozen=True, slots=True)
 class Keyed:
-    """A request with a key: the key, and what tells the request from others."""
+    """A request with a key: the key, and what tells the request from others.
+
+    Behind a comma, which no client's has, the key may say what those see who share it.
+    """
 
     key: str
     fingerprint: str
@@ -52,19 +56,6 @@ class Done:
         connection.execute(
             "INSERT INTO idempotency_key VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
             (self.key, self.fingerprint, self.created, self.answer, forgotten_at),
-        )
-
-
-class KeyReusedError(RefusedRequestError):
-    """A key was sent with another request before, which created this; "" hides it."""
-
-    def __init__(self, created: str) -> None:
-        super().__init__(
-            HTTPStatus.UNPROCESSABLE_ENTITY,
-            "idempotency_key_reused",
-            "Nothing was done: the idempotency key was used with another request"
-            f"{created and ', which created '}{created}",
-            id=created or None,
         )
 
 
@@ -94,8 +85,8 @@ def forget(connection: sqlite3.Connection, now: int, limit: int) -> int:
 class IdempotentRequests:
     """Does what requests with keys ask for, once for each key. Use it inside one event loop."""
 
-    def __init__(self, find: Callable[[str], Done | None]) -> None:
-        self._find = find
+    def __init__(self, database: ServiceDatabase) -> None:
+        self._database = database
         self._handled: dict[str, asyncio.Event] = {}
 
     async def do(self, keyed: Keyed, perform: Callable[[], Awaitable[T]]) -> T | Done:
@@ -104,9 +95,8 @@ class IdempotentRequests:
         `perform` does it, and stores its `Done` in the same transaction.
 
         Raises:
-            KeyReusedError: the key was used with another request.
             RefusedRequestError: 409, its first request takes longer than some seconds; 412, it is
-                new here and older than `LIFETIME`.
+                new here and older than `LIFETIME`; 422, it was used with another request.
         """
         try:
             async with asyncio.timeout(_PATIENCE):
@@ -122,7 +112,7 @@ class IdempotentRequests:
             ) from None
         self._handled[keyed.key] = ended = asyncio.Event()
         try:
-            done = await run_in_threadpool(self._find, keyed.key)
+            done = await run_in_threadpool(self._found, keyed.key)
             if done is None:
                 birth = _birth(keyed.key)
                 if birth is not None and birth < (time.time() - LIFETIME) * 1000:
@@ -135,17 +125,26 @@ class IdempotentRequests:
                     )
                 return await perform()
             if done.fingerprint != keyed.fingerprint:
-                raise KeyReusedError(done.created)
+                raise RefusedRequestError(
+                    HTTPStatus.UNPROCESSABLE_ENTITY,
+                    "idempotency_key_reused",
+                    "Nothing was done: the idempotency key was used with another request, which "
+                    f"created {done.created}",
+                    id=done.created,
+                )
             return done
         finally:
             del self._handled[keyed.key]
             ended.set()
 
+    def _found(self, key: str) -> Done | None:
+        return find_done(self._database.reader(), key)
+
 
 def _birth(key: str) -> int | None:
     """When a UUIDv7 was made, in milliseconds since 1970; None for any other key."""
     try:
-        value = uuid.UUID(key)
+        value = uuid.UUID(key.partition(",")[0])
     except ValueError:
         return None
     return value.int >> 80 if value.version == 7 else None

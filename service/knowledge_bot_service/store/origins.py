@@ -432,27 +432,26 @@ class Origins:
         describe_source(connection, entry["place"], touch.name, numbers)
         return True
 
-    def complete(self, completing: Completing) -> Future[tuple[str, tuple[str, ...]]]:
+    def complete(self, completing: Completing) -> Future[str]:
         """Note what a run missed, and at its end decide what is removed.
 
-        The future has the body of the answer, and under which ids unfinished work was known on what
-        was removed.
+        The future has the body of the answer.
         """
 
-        def complete(connection: sqlite3.Connection) -> tuple[str, tuple[str, ...]]:
+        def complete(connection: sqlite3.Connection) -> str:
             # No idempotency key of a client has a comma.
             run = f"complete,{self._seen},{json.dumps([completing.origin, completing.run])}"
             done = find_done(connection, run)
             if done is not None:
-                return ('{"value":{}}' if completing.more else done.answer), ()
+                return '{"value":{}}' if completing.more else done.answer
             origin = _make_origin(connection, completing.origin)
             self._note_parts(connection, origin, completing)
             if completing.more:
-                return '{"value":{}}', ()
-            completion, ended = self._decide(connection, origin, completing)
+                return '{"value":{}}'
+            completion = self._decide(connection, origin, completing)
             answer = f'{{"value":{completion.model_dump_json()}}}'
             Done(run, "", "", answer).store(connection, now())
-            return answer, ended
+            return answer
 
         return self._database.write(complete)
 
@@ -479,7 +478,7 @@ class Origins:
 
     def _decide(
         self, connection: sqlite3.Connection, origin: int, completing: Completing
-    ) -> tuple[Completion, tuple[str, ...]]:
+    ) -> Completion:
         values = {"origin": origin, "run": completing.run, "seen": self._seen}
         there = f"FROM entry WHERE origin = :origin {self._if_several_seen}"
         count: int = connection.execute(f"SELECT count(*) {there}", values).fetchone()[0]
@@ -494,7 +493,7 @@ class Origins:
             for row in rows
             if not withheld and not row["hidden"] and (row["waits"] or (are_few and row["sure"]))
         ]
-        ended = drop_sources(connection, [row["place"] for row in gone])
+        drop_sources(connection, [row["place"] for row in gone])
         # Those that are missing are waited for from now on, and no others.
         connection.execute(
             f"UPDATE entry SET waits = key IN (SELECT value FROM json_each(:keys))"  # noqa: S608 - constants
@@ -510,13 +509,12 @@ class Origins:
             "UPDATE origin SET completed_at = ?, note = ? WHERE id = ?",
             (now(), completing.note, origin),
         )
-        completion = Completion(
+        return Completion(
             removed=len(gone),
             waiting=0 if withheld else len(rows) - len(gone),
             withheld=withheld,
             keys=tuple(row["key"] for row in gone[:_NAMED]),
         )
-        return completion, ended
 
     def rename(self, origin: str, name: str) -> Future[KnownOrigin]:
         """Give an origin another name.
@@ -538,19 +536,14 @@ class Origins:
 
         return self._database.write(rename)
 
-    def delete(self, origin: str) -> Future[tuple[str, ...]]:
-        """Delete an origin, with its sources.
+    def delete(self, origin: str) -> Future[None]:
+        """Delete an origin, with its sources; the errors are those of `rename`."""
 
-        The future has under which ids unfinished work on these was known; its errors are those of
-        `rename`.
-        """
-
-        def delete(connection: sqlite3.Connection) -> tuple[str, ...]:
+        def delete(connection: sqlite3.Connection) -> None:
             row, places = self._whole(connection, origin)
-            ended = drop_sources(connection, places)
+            drop_sources(connection, places)
             connection.execute("DELETE FROM missing WHERE origin = ?", (row["id"],))
             connection.execute("DELETE FROM origin WHERE id = ?", (row["id"],))
-            return ended
 
         return self._database.write(delete)
 

@@ -63,10 +63,12 @@ class Material(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """A source that an earlier process left, and what of its material says how much work it is."""
+    """A source that an earlier process left, and what of its material says how much work it is.
+
+    A web page has neither a `file` nor a length.
+    """
 
     public_id: str
-    kind: Kind
     collections: tuple[int, ...]
     file: str | None
     content_length: int | None
@@ -170,13 +172,11 @@ class Accepted:
         outcome: as `Settled` has it.
         id: the source's.
         source: the source, if it is to be read.
-        ended: under which ids work was known that was dropped or given up.
     """
 
     outcome: str
     id: str
     source: StoredSource | None = None
-    ended: tuple[str, ...] = ()
 
 
 class SourceStore:
@@ -238,10 +238,7 @@ class SourceStore:
                     "quota_exceeded",
                     f"Nothing was stored: this service holds at most {quota} sources.",
                 )
-            known: dict[str, object] = {}
-            dropped: tuple[str, ...] = ()
-            if replaced is not None:
-                known, dropped = _make_way(connection, replaced)
+            known = {} if replaced is None else _make_way(connection, replaced)
             connection.execute(
                 "INSERT INTO source (id, public_id, name, kind, status, created_at, url, revision,"
                 " made_of, replaces, place) VALUES (?, ?, ?, ?, 'pending', ?, ?, ?, ?, ?, ?)",
@@ -262,22 +259,20 @@ class SourceStore:
             connection.execute("INSERT INTO job VALUES (?, ?)", (number, stored))
             if done is not None:
                 done.store(connection, source.created_at)
-            if replaced is not None:
-                known["id"] = replaced["public_id"]
             accepted = source.model_copy(update=known)
-            return Accepted(settled.outcome, accepted.id, accepted, dropped)
+            return Accepted(settled.outcome, accepted.id, accepted)
 
         return self._database.write(insert)
 
-    def delete(self, public_id: str) -> Future[tuple[str, ...]]:
+    def delete(self, public_id: str) -> Future[None]:
         """Take a source away, and its replacement; no question sees it from then on.
 
-        The future has what `drop_sources` returns, and raises UnknownError.
+        The future raises UnknownError.
         """
 
-        def delete(connection: sqlite3.Connection) -> tuple[str, ...]:
+        def delete(connection: sqlite3.Connection) -> None:
             source = _find_source(connection, "public_id = ?", public_id)
-            return drop_sources(connection, [source["place"]])
+            drop_sources(connection, [source["place"]])
 
         return self._database.write(delete)
 
@@ -359,19 +354,13 @@ def count_sources(
     return dict(tuple(row) for row in rows)
 
 
-def drop_sources(connection: sqlite3.Connection, places: Sequence[int]) -> tuple[str, ...]:
+def drop_sources(connection: sqlite3.Connection, places: Sequence[int]) -> None:
     """Take the sources of some places away, and their entries; no question sees them from then on.
 
-    Their passages and uploads are left to the removal. Returns under which ids unfinished work on
-    them was known.
+    Their passages and uploads are left to the removal.
     """
     values = (json.dumps(places),)
     chosen = "(SELECT id FROM source WHERE place IN (SELECT value FROM json_each(?)))"
-    ended = connection.execute(
-        f"SELECT public_id FROM source WHERE id IN {chosen}"  # noqa: S608 - a constant
-        " AND status IN ('pending', 'processing')",
-        values,
-    ).fetchall()
     connection.execute(
         "INSERT INTO removal SELECT id, json_extract(material, '$.file')"  # noqa: S608 - as above
         f" FROM source LEFT JOIN job ON job.source = id WHERE id IN {chosen}"
@@ -385,7 +374,6 @@ def drop_sources(connection: sqlite3.Connection, places: Sequence[int]) -> tuple
             f"DELETE FROM {table} WHERE place IN (SELECT value FROM json_each(?))",  # noqa: S608
             values,
         )
-    return tuple(row["public_id"] for row in ended)
 
 
 def describe_source(
@@ -474,35 +462,22 @@ def _find_source(connection: sqlite3.Connection, condition: str, value: str | in
     return row
 
 
-def _make_way(
-    connection: sqlite3.Connection, replaced: sqlite3.Row
-) -> tuple[dict[str, object], tuple[str, ...]]:
-    """End what is unfinished of a source that is replaced.
-
-    Returns what its replacement has of it, and under which ids work was known that was ended.
-    """
-    dropped = _drop_replacement(connection, replaced["id"])
-    known = {"created_at": replaced["created_at"]}
+def _make_way(connection: sqlite3.Connection, replaced: sqlite3.Row) -> dict[str, object]:
+    """End what is unfinished of a source; returns what the one that replaces it has of it."""
+    earlier = connection.execute("SELECT id FROM source WHERE replaces = ?", (replaced["id"],))
+    for row in earlier.fetchall():
+        _drop(connection, row["id"])
+    known = {"id": replaced["public_id"], "created_at": replaced["created_at"]}
     if replaced["status"] == "ready":
         known |= {"ready_revision": replaced["revision"], "ready_at": replaced["ready_at"]}
-    if replaced["status"] in {"ready", "failed"}:
-        return known, dropped
-    connection.execute(
-        "UPDATE source SET status = 'failed', reason = 'it was replaced before it was ready'"
-        " WHERE id = ?",
-        (replaced["id"],),
-    )
-    _leave_to_removal(connection, replaced["id"])
-    return known, (*dropped, replaced["public_id"])
-
-
-def _drop_replacement(connection: sqlite3.Connection, source: int) -> tuple[str, ...]:
-    rows = connection.execute(
-        "SELECT id, public_id FROM source WHERE replaces = ?", (source,)
-    ).fetchall()
-    for row in rows:
-        _drop(connection, row["id"])
-    return tuple(row["public_id"] for row in rows)
+    elif replaced["status"] != "failed":
+        connection.execute(
+            "UPDATE source SET status = 'failed', reason = 'it was replaced before it was ready'"
+            " WHERE id = ?",
+            (replaced["id"],),
+        )
+        _leave_to_removal(connection, replaced["id"])
+    return known
 
 
 def _drop(connection: sqlite3.Connection, source: int) -> None:
@@ -532,15 +507,14 @@ def _recover(connection: sqlite3.Connection) -> list[Unfinished]:
         _requeue(connection, row["id"], "the service died each time while it was read")
     connection.execute("UPDATE source SET status = 'pending' WHERE status = 'processing'")
     rows = connection.execute(
-        "SELECT id, public_id, kind, json_extract(material, '$.file') AS file,"
-        " length(json_extract(material, '$.content')) AS content_length"
+        "SELECT id, public_id, length(json_extract(material, '$.content')) AS content_length,"
+        " CASE kind WHEN 'webpage' THEN NULL ELSE json_extract(material, '$.file') END AS file"
         " FROM source JOIN job ON job.source = source.id"
         " WHERE status IN ('pending', 'processing') ORDER BY id"
     ).fetchall()
     return [
         Unfinished(
             public_id=row["public_id"],
-            kind=Kind(row["kind"]),
             collections=collections_of(connection, row["id"]),
             file=row["file"],
             content_length=row["content_length"],

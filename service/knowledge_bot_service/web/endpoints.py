@@ -24,7 +24,6 @@ from knowledge_bot_service.store.idempotency import (
     LIFETIME,
     Done,
     Keyed,
-    KeyReusedError,
     fingerprint,
 )
 from knowledge_bot_service.store.sources import Material, StoredSource
@@ -190,13 +189,10 @@ async def once(
             return await perform(keyed)
 
         try:
-            service.check_ids(bot=parts.get("bot_id"), collections=parts.get("collections", ()))
-            keyed = Keyed(_parsed_key(keys), fingerprint(request.method, request.url.path, **parts))
+            # Whoever sees something else shares no key: nothing is told of what was created.
+            key = ",".join(filter(None, (_parsed_key(keys), service.scope)))
+            keyed = Keyed(key, fingerprint(request.method, request.url.path, **parts))
             return await service.once.do(keyed, first)
-        except KeyReusedError as error:
-            # Whoever does not see what was created is not told of it.
-            created = error.id or ""
-            raise KeyReusedError(created if await service.sees(created) else "") from None
         finally:
             if sent is not None and not performed:
                 await service.forget(sent)
@@ -247,13 +243,13 @@ async def ping(request: Request, response: Response) -> str:
 @_reading.get("/collections")
 async def list_collections(service: ServiceOf) -> Wrapped[ListBody[Collection]]:
     """List the collections."""
-    return Wrapped(value=ListBody(data=service.collections()))
+    return Wrapped(value=ListBody(data=[*service.collections.values()]))
 
 
 @_reading.get("/bots")
 async def list_bots(service: ServiceOf) -> Wrapped[ListBody[Bot]]:
     """List the bots."""
-    return Wrapped(value=ListBody(data=service.bots()))
+    return Wrapped(value=ListBody(data=service.bots))
 
 
 @_reading.get("/bots/{id}/conversations", responses=described(404))

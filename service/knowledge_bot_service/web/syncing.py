@@ -1,5 +1,6 @@
 """The extension `sync` (docs/extensions.md): the service is the book of what origins hold."""
 
+import asyncio
 import logging
 from http import HTTPStatus
 from typing import Annotated, Literal
@@ -162,7 +163,7 @@ async def rename_origin(
     origin: _Origin, body: Wrapped[OriginName], service: ServiceOf, key: KeyOf
 ) -> Wrapped[KnownOrigin]:
     """Give an origin another name; nothing is read again."""
-    renamed = await service.rename_origin(origin, body.value.name)
+    renamed = await asyncio.wrap_future(service.origins.rename(origin, body.value.name))
     _log.info("the origin %r was renamed to %r with the key %s", origin, renamed.name, key.name)
     return Wrapped(value=renamed)
 

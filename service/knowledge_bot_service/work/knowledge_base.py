@@ -8,7 +8,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -16,7 +16,7 @@ from functools import partial
 from http import HTTPStatus
 from itertools import chain
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
@@ -31,7 +31,6 @@ from knowledge_bot_service.answers.answerer import (
 from knowledge_bot_service.answers.conversations import (
     AskedQuestion,
     ConversationStore,
-    StoredMessage,
     asked_in,
 )
 from knowledge_bot_service.answers.finding import Finder, RankedPassages
@@ -39,14 +38,14 @@ from knowledge_bot_service.config.folder import DataFolder
 from knowledge_bot_service.config.keys import Key
 from knowledge_bot_service.config.refusals import RefusedRequestError, UnknownError, invalid
 from knowledge_bot_service.config.settings import ServiceConfiguration
+from knowledge_bot_service.config.storage import StorageError
 from knowledge_bot_service.index.search import Hit, Search
 from knowledge_bot_service.store.catalog import Catalog, Removal
 from knowledge_bot_service.store.database import ServiceDatabase, new_id, now
-from knowledge_bot_service.store.idempotency import Done, IdempotentRequests, Keyed, find_done
+from knowledge_bot_service.store.idempotency import IdempotentRequests, Keyed
 from knowledge_bot_service.store.material import write_headers, write_text
 from knowledge_bot_service.store.origins import (
     Completing,
-    KnownOrigin,
     Origins,
     Overlap,
     Put,
@@ -65,6 +64,8 @@ from knowledge_bot_service.work.worker import SMALL, Workers
 
 if TYPE_CHECKING:
     from knowledge_bot_service.answers.written_answers import ModelWriter
+
+T = TypeVar("T")
 
 # A longer text goes to a file of its own, since one writer serves everybody: in characters.
 _LONG_TEXT: Final = 256 * 1024
@@ -148,6 +149,10 @@ class KnowledgeBase:
 
     Attributes:
         settings: what it was started with.
+        collections: those that are seen here, by their ids.
+        bots: those that are seen here.
+        once: does what requests with idempotency keys ask for.
+        scope: what tells the requests with keys of one view from those of another.
         catalog: the sources, as they are seen here.
         origins: what origins hold, as it is seen here.
         workers: who processes the sources.
@@ -167,9 +172,10 @@ class KnowledgeBase:
         self._database = database
         self._store = SourceStore(database, [collection.id for collection in settings.collections])
         self._offer(settings, sees_all=True)
+        self.scope = ""
         self._backlog = Backlog()
         self._conversations = ConversationStore(self._database)
-        self.once = IdempotentRequests(self._done_for)
+        self.once = IdempotentRequests(self._database)
         self._removal = Removal(self._database, folder.material)
         self._search = Search(self._database)
         self._finder = Finder(self._search)
@@ -187,14 +193,14 @@ class KnowledgeBase:
         )
 
     def _offer(self, settings: ServiceConfiguration, *, sees_all: bool) -> None:
-        self._collections = {
+        self.collections = {
             collection.id: Collection(id=collection.id, name=collection.name)
             for collection in settings.collections
         }
-        self._bots = {bot.id: Bot(id=bot.id, name=bot.name) for bot in settings.bots}
+        self.bots = [Bot(id=bot.id, name=bot.name) for bot in settings.bots]
         self._read_by = {bot.id: self._store.numbers_of(bot.collections) for bot in settings.bots}
-        self.catalog = Catalog(self._database, self._collections, sees_all=sees_all)
-        self.origins = Origins(self._database, self._collections, sees_all=sees_all)
+        self.catalog = Catalog(self._database, self.collections, sees_all=sees_all)
+        self.origins = Origins(self._database, self.collections, sees_all=sees_all)
 
     def seen_by(self, key: Key) -> "KnowledgeBase":
         """The same service, without the bots, collections and sources that are hidden from a key.
@@ -205,13 +211,14 @@ class KnowledgeBase:
             return self
         seen = copy.copy(self)
         seen._offer(key.limit(self.settings), sees_all=False)  # noqa: SLF001 - its own class
+        seen.scope = json.dumps([[bot.id for bot in seen.bots], [*seen.collections]])
         return seen
 
     def __enter__(self) -> Self:
         self._database.write(ask_again).result()
         for source in self._store.recover():
             size = source.content_length
-            if source.kind is not Kind.WEBPAGE and source.file is not None:
+            if source.file is not None:
                 size = _size_of(self._material / source.file)
             if _is_soon_ready(size):
                 self._backlog.add(source.public_id, source.collections)
@@ -225,16 +232,7 @@ class KnowledgeBase:
         self._answering.shutdown()
         self.workers.stop()
         self._removal.stop()
-        self._conversations.store_kept()
         self._database.close()
-
-    def collections(self) -> list[Collection]:
-        """The collections, in the order of the settings."""
-        return list(self._collections.values())
-
-    def bots(self) -> list[Bot]:
-        """The bots, in the order of the settings."""
-        return list(self._bots.values())
 
     def conversations_of(self, bot: str) -> ConversationStore:
         """The conversations of all bots, once it is clear that this one is seen here.
@@ -256,9 +254,9 @@ class KnowledgeBase:
         if self.catalog.sees_all:
             return
         found = await run_in_threadpool(self.catalog.collections_of, source)
-        if not found or any(one.isdisjoint(self._collections) for one in found):
+        if not found or any(one.isdisjoint(self.collections) for one in found):
             raise UnknownError("source", source)
-        if changes and not all(one.issubset(self._collections) for one in found):
+        if changes and not all(one.issubset(self.collections) for one in found):
             # Not a 404: a client would take the source for deleted.
             raise RefusedRequestError(
                 HTTPStatus.FORBIDDEN,
@@ -266,17 +264,6 @@ class KnowledgeBase:
                 f"The source {source} is also in a collection that the request's key does not see. "
                 "Nothing was done. Use a key that sees all of its collections.",
             )
-
-    async def sees(self, created: str) -> bool:
-        """Whether a source or message that was created may be told of here.
-
-        Which bot a message is of is not looked up: where bots are hidden, no message is told of.
-        """
-        try:
-            await self.check_source(created, changes=False)
-        except UnknownError:
-            return False
-        return True
 
     async def delete_source(self, source: str) -> None:
         """Delete a source: no question sees it any more when this returns.
@@ -286,31 +273,20 @@ class KnowledgeBase:
         Raises:
             UnknownError: there is no such source.
         """
-        await self._dropping(self._store.delete(source))
-
-    async def rename_origin(self, origin: str, name: str) -> KnownOrigin:
-        """Give an origin another name; errors: `Origins.rename`."""
-        return await asyncio.wrap_future(self.origins.rename(origin, name))
+        await self._removing(self._store.delete(source))
 
     async def delete_origin(self, origin: str) -> None:
         """Delete an origin with its sources, as `delete_source` does; errors: `Origins.delete`."""
-        await self._dropping(self.origins.delete(origin))
+        await self._removing(self.origins.delete(origin))
 
     async def complete(self, completing: Completing) -> str:
         """Note what a run of an origin missed, and decide; returns the body of the answer."""
-        completed: Future[tuple[str, tuple[str, ...]]] = self.origins.complete(completing)
-        completed.add_done_callback(
-            lambda done: None if done.exception() else self._on_gone(done.result()[1])
-        )
-        answer, _ = await asyncio.wrap_future(completed)
-        return answer
+        return await self._removing(self.origins.complete(completing))
 
-    async def _dropping(self, dropping: Future[tuple[str, ...]]) -> None:
-        # As when a source is stored: the client may hang up.
-        dropping.add_done_callback(
-            lambda done: None if done.exception() else self._on_gone(done.result())
-        )
-        await asyncio.wrap_future(dropping)
+    async def _removing(self, writing: Future[T]) -> T:
+        # The write itself wakes the removal: the client may hang up and end this coroutine.
+        writing.add_done_callback(lambda _: self._removal.notify())
+        return await asyncio.wrap_future(writing)
 
     async def touch(self, origin: str, touches: Sequence[Touch]) -> list[str]:
         """Touch entries of an origin; returns the outcome of each.
@@ -448,7 +424,7 @@ class KnowledgeBase:
         Waits first, for `wait_for_sources` seconds at most, until the small texts and files that
         were accepted just before are ready (`Backlog`). The content is a question, or a transcript
         (`knowledge_bot.transcripts`), which is a question after the turns before it. The answer is
-        stored with the request's key.
+        stored with the request's key, unless the disk is full.
 
         Raises:
             UnknownError: there is no such bot, or it has no such conversation.
@@ -471,25 +447,21 @@ class KnowledgeBase:
             id=new_id("msg_"),
             answer=answer.text,
             conversation_id=conversation or new_id("conv_"),
-            created_at=datetime.fromtimestamp((created_at := now()) / 1000, UTC),
+            created_at=datetime.now(UTC),
             sources=tuple(answer.sources),
             found=answer.found,
         )
-        await asyncio.wrap_future(
-            self._conversations.add(
-                StoredMessage(
-                    id=message.id,
-                    bot=bot,
-                    conversation=message.conversation_id,
-                    name=_shortened(asked.question),
-                    content=content,
-                    answer=answer.text,
-                    sources=json.dumps([source.model_dump() for source in answer.sources]),
-                    created_at=created_at,
-                    done=None if keyed is None else keyed.done(message.id, _answer_of(message)),
-                )
-            )
+        stored = self._conversations.add(
+            message,
+            bot=bot,
+            name=_shortened(asked.question),
+            content=content,
+            sources=json.dumps([source.model_dump() for source in answer.sources]),
+            done=None if keyed is None else keyed.done(message.id, _answer_of(message)),
         )
+        # On a full disk an answer is better than none, although its conversation cannot go on.
+        with contextlib.suppress(StorageError):
+            await asyncio.wrap_future(stored)
         self._count("not_found" if message.found is False else "answered")
         return message
 
@@ -546,7 +518,7 @@ class KnowledgeBase:
         """The numbers of collections; by default of all, and of those that the bots answer from."""
         if collections:
             return self._store.numbers_of(one.id for one in self._expand(collections))
-        numbers = self._store.numbers_of(self._collections)
+        numbers = self._store.numbers_of(self.collections)
         return tuple({*numbers, *chain.from_iterable(self._read_by.values())})
 
     def _on_stored(
@@ -557,15 +529,10 @@ class KnowledgeBase:
         if accepted is None or accepted.outcome != "created":
             self._on_done(work)
         if accepted is not None and accepted.source is not None:
-            self._on_gone(accepted.ended)
+            self._removal.notify()
             self.workers.add(work, size)
         elif material.file is not None:
             (self._material / material.file).unlink(missing_ok=True)
-
-    def _on_gone(self, sources: Iterable[str]) -> None:
-        self._removal.notify()
-        for source in sources:
-            self._on_done(source)
 
     def _on_done(self, source: str) -> None:
         # Of a source that is deleted or replaced something is left.
@@ -576,24 +543,9 @@ class KnowledgeBase:
 
     def _expand(self, collections: Sequence[str]) -> tuple[Collection, ...]:
         for collection in collections:
-            if collection not in self._collections:
+            if collection not in self.collections:
                 raise UnknownError("collection", collection, HTTPStatus.BAD_REQUEST)
-        return tuple(self._collections[collection] for collection in dict.fromkeys(collections))
-
-    def check_ids(self, *, bot: str | None = None, collections: Iterable[str] = ()) -> None:
-        """Check that ids are not hidden here, before what was done with them before is told.
-
-        Raises:
-            UnknownError: the bot or one of the collections is.
-        """
-        if self.catalog.sees_all:
-            return
-        if bot is not None:
-            self._bot(bot)
-        self._expand(tuple(collections))
-
-    def _done_for(self, key: str) -> Done | None:
-        return self._conversations.done_for(key) or find_done(self._database.reader(), key)
+        return tuple(self.collections[collection] for collection in dict.fromkeys(collections))
 
     def _bot(self, bot: str) -> tuple[int, ...]:
         """The numbers of the collections that a bot answers from."""
