@@ -2,7 +2,7 @@
 
 import asyncio
 import warnings
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from langchain_core.document_loaders import BaseLoader
@@ -21,13 +21,11 @@ from knowledge_bot.adapters.settings import (
     sync_of,
 )
 from knowledge_bot.ingest import (
-    Entry,
     IncompleteIngestionError,
     Ingestion,
     Ledger,
     Report,
     Skipped,
-    SupersededSource,
     Text,
 )
 from langchain_knowledge_bot.clients import FRAMEWORKS, ClientFields, ClientMixin
@@ -71,9 +69,9 @@ class KnowledgeBotCollection(ClientMixin):
     Where the service announces the extension `sync`, it knows itself what it has: nothing else is
     needed, and `sync` lets it remove what a loader no longer finds. The interface alone can neither
     list, replace nor delete sources. There a `ledger` records what was sent, a changed document
-    becomes a new source, `superseded` lists the old one, and `gone` what a loader no longer finds.
-    No service returns sources, so this is neither a vector store nor a `DocumentIndex` for
-    `index()`.
+    becomes a new source, `Ledger.superseded` lists the old one, and `Ledger.gone` what a loader no
+    longer finds, for a person to remove. No service returns sources, so this is neither a vector
+    store nor a `DocumentIndex` for `index()`.
 
     A document is identified by its `id`, and without one as `knowledge_bot.origins.Loader`
     says: by its `source` and its position there, or by its text. A random id (`uuid4`) is none: it
@@ -193,8 +191,8 @@ class KnowledgeBotCollection(ClientMixin):
                 finds that the other's documents are gone.
 
         Returns:
-            As for `add_documents`, and how many are gone: `gone`, which the method of this name
-            lists, `withheld` if they are more than the limit, and `incomplete` if it cannot be
+            As for `add_documents`, and how many are gone: `gone`, which the ledger's method of this
+            name lists, `withheld` if they are more than the limit, and `incomplete` if it cannot be
             known; `removed` counts those that `prune` removed.
 
         Raises:
@@ -242,30 +240,6 @@ class KnowledgeBotCollection(ClientMixin):
     async def adelete(self, ids: list[str] | None = None) -> DeleteResponse:
         """Delete as `delete` does, without blocking."""
         return await asyncio.to_thread(self.delete, ids)
-
-    def superseded(self) -> Iterator[SupersededSource]:
-        """List the sources of older versions of documents that the ledger knows.
-
-        Raises:
-            LedgerError: the ledger cannot be read.
-        """
-        found = self.ledger.superseded(service=self._service) if self.ledger else ()
-        return (each for each in found if self._is_here(each))
-
-    def gone(self) -> Iterator[Entry]:
-        """List the documents of the ledger that their loader no longer finds.
-
-        A person may remove their sources (`source_id`) from the service, and then their entries
-        with `Ledger.forget`. A document that is found again is no longer gone.
-
-        Raises:
-            LedgerError: the ledger cannot be read.
-        """
-        found = self.ledger.gone(service=self._service) if self.ledger else ()
-        return (each for each in found if self._is_here(each))
-
-    def _is_here(self, one: Entry | SupersededSource) -> bool:
-        return one.collections == tuple(sorted(self.collections))
 
     def _texts(self, documents: object, ids: Sequence[str] | None) -> Texts:
         if ids is None:

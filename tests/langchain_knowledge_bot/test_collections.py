@@ -20,7 +20,7 @@ from knowledge_bot import (
 from knowledge_bot.ingest import IncompleteIngestionError, LedgerError
 from knowledge_bot.testing import MemoryService
 from langchain_knowledge_bot import KnowledgeBotCollection
-from numbering_bots import contents, received
+from numbering_bots import received
 from refusals import refused
 
 PAGES = [Document(f"Page {n}.", metadata={"source": "guide.pdf", "page": n}) for n in (1, 2, 3)]
@@ -70,23 +70,6 @@ def test_random_ids_are_no_keys_unless_they_are_passed_as_ids(metadata, add):
     for wrong in (["a", "b"], []):
         with refused("ids"):
             collection.add_documents(read(), ids=wrong)
-
-
-def test_what_other_services_and_collections_hold_is_not_listed(collection, service):
-    staging = Client(KEY, "https://staging.test")
-    at_staging = KnowledgeBotCollection(
-        collections="col_1", ledger=collection.ledger, client=staging
-    )
-    for text in ("one", "two"):
-        at_staging.sync(Loader(Document(text, id="x"), *PAGES))
-    at_staging.sync(Loader(*PAGES))
-    collection.add_documents([Document("one", id="x")])
-    assert (list(collection.superseded()), list(collection.gone())) == ([], [])
-    first = service.sources[contents(service).index("one")]  # several go at a time
-    assert [one.source_id for one in at_staging.superseded()] == [first["id"]]
-    assert [one.key for one in at_staging.gone()] == ["x"]
-    other = at_staging.model_copy(update={"collections": ("col_2",)})
-    assert (list(other.superseded()), list(other.gone())) == ([], [])
 
 
 class Loader(BaseLoader):
@@ -191,14 +174,14 @@ def test_documents_are_deleted_by_their_ids_with_what_they_superseded(delete, tm
     collection = in_memory(service, tmp_path)
     collection.add_documents([Document("Opens at 9.", id="hours"), Document("Blue.", id="walls")])
     collection.add_documents([Document("Opens at 8.", id="hours")])
-    assert (len(service.sources), len(list(collection.superseded()))) == (3, 1)
+    assert (len(service.sources), len(list(collection.ledger.superseded()))) == (3, 1)
     service = MemoryService(extensions={"sources"})  # the same one, updated over night
     collection = in_memory(service, tmp_path)
     found = delete(collection, ["hours", "never heard of", "hours"])
     assert found == {"num_deleted": 1, "succeeded": ["hours"]}
     assert [one.method for one in service.requests] == ["DELETE", "DELETE"]
     assert [one.key for one in collection.ledger.entries()] == ["walls"]
-    assert list(collection.superseded()) == []
+    assert list(collection.ledger.superseded()) == []
     assert delete(collection, ["hours"])["num_deleted"] == 0
 
 
@@ -261,7 +244,6 @@ def test_without_a_ledger_the_service_knows_what_it_has(add, delete):
     assert collection.sync(Loader(*PAGES[1:])).removed == 1
     assert delete(collection, ["hours", "never heard of"])["succeeded"] == ["hours"]
     assert len(service.sources) == 3
-    assert [*collection.gone(), *collection.superseded()] == []
 
 
 def test_a_service_that_keeps_no_book_needs_a_ledger(add, delete):
