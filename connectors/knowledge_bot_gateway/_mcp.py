@@ -8,8 +8,8 @@ import inspect
 import json
 import logging
 import re
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from copy import deepcopy
 from dataclasses import replace
@@ -198,7 +198,7 @@ def create_mcp_server(upstream: Upstream, *, allow_writes: bool = False) -> MCPS
     callers.server = server
     _add_reading(server, upstream, callers)
     if allow_writes:
-        _add_writing(server, upstream, callers)
+        _add_writing(server, callers)
     return server
 
 
@@ -243,7 +243,7 @@ def _add_reading(server: MCPServer[None], upstream: Upstream, callers: "_Callers
     @_tool(server, title="Search", annotations=_READING)
     async def search(query: _Question) -> SearchResults:
         """Find the passages that fit a question best; fetch gives their texts. No bot is asked."""
-        async with _requesting(upstream):
+        with _tool_errors():
             found = await callers.client.search(query, limit=10)
         return SearchResults(
             results=[SearchResult(id=one.id, title=one.name, url=_url_of(one)) for one in found]
@@ -254,7 +254,7 @@ def _add_reading(server: MCPServer[None], upstream: Upstream, callers: "_Callers
         id: Annotated[str, Field(description="The id of a result of search.")],  # noqa: A002
     ) -> FetchedPassage:
         """Read a passage that search found."""
-        async with _requesting(upstream):
+        with _tool_errors():
             found = await callers.client.get_passage(id)
         metadata = {"source_id": found.source_id, "revision": found.revision or ""}
         return FetchedPassage(
@@ -270,7 +270,7 @@ def _add_reading(server: MCPServer[None], upstream: Upstream, callers: "_Callers
     @_tool(server, title="List the collections", annotations=_READING)
     async def list_collections() -> CollectionList:
         """List the collections of sources."""
-        async with _requesting(upstream):
+        with _tool_errors():
             return CollectionList(collections=_named(await callers.client.list_collections()))
 
     @_tool(server, title="List a bot's conversations", annotations=_READING)
@@ -281,7 +281,7 @@ def _add_reading(server: MCPServer[None], upstream: Upstream, callers: "_Callers
         ] = 20,
     ) -> ConversationList:
         """List the conversations that a bot has had, the newest first."""
-        async with _requesting(upstream):
+        with _tool_errors():
             bot_id = await callers.bot_id(bot)
             client = callers.client
             found = await client.list_conversations(bot_id)
@@ -290,12 +290,12 @@ def _add_reading(server: MCPServer[None], upstream: Upstream, callers: "_Callers
             return ConversationList(conversations=_named(newest), more=len(found) - len(newest))
 
 
-def _add_writing(server: MCPServer[None], upstream: Upstream, callers: "_Callers") -> None:
+def _add_writing(server: MCPServer[None], callers: "_Callers") -> None:
     names = Annotated[str, Field(description="What the source is called.")]
     ids = Annotated[list[str], Field(min_length=1, description="Ids of collections, col_….")]
 
     async def add(method: str, **fields: Any) -> AddedSource:
-        async with _requesting(upstream):
+        with _tool_errors():
             source = await getattr(callers.client, method)(**fields)
         kept = source.model_dump(include={"id", "name", "status"})
         return AddedSource(**kept, collections=_named(source.collections))
@@ -378,8 +378,7 @@ class _Callers:
         """
         found = None if fresh else self._bots.find(self.caller, "")
         if found is None:
-            async with self._upstream.limits():
-                found = await self.client.list_bots()
+            found = await self.client.list_bots()
             self._bots.keep(self.caller, "", found)
         return found
 
@@ -405,8 +404,7 @@ class _Callers:
         """Return the tools: without `passages` at the service, none that searches."""
         tools = await self.server.list_tools()
         try:
-            async with self._upstream.limits():
-                searches = "passages" in await self.client.extensions()
+            searches = "passages" in await self.client.extensions()
         except KnowledgeBotError as error:
             _log.warning("It is not known whether the service can search: %s", error)
             searches = False
@@ -552,13 +550,6 @@ def _tool_errors() -> Iterator[None]:
         for note in getattr(cancelled, "__notes__", []):
             _log.warning("Cancelled: %s", note)
         raise
-
-
-@asynccontextmanager
-async def _requesting(upstream: Upstream) -> AsyncIterator[None]:
-    with _tool_errors():
-        async with upstream.limits():
-            yield
 
 
 def _named(found: Sequence[Bot | Collection | Conversation]) -> list[Named]:

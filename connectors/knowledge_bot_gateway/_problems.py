@@ -27,7 +27,7 @@ from knowledge_bot import (
     KnowledgeBotError,
 )
 from knowledge_bot.conversations import HeadsError
-from knowledge_bot_gateway._service import BusyError, told
+from knowledge_bot_gateway._service import told
 
 _log = logging.getLogger("knowledge_bot.gateway")
 
@@ -154,7 +154,6 @@ def _status_type_and_code(error: KnowledgeBotError, *, own_key: bool) -> tuple[i
 
 
 _NOTHING_SENT: Final[Mapping[type[KnowledgeBotError], tuple[int, str, str]]] = {
-    BusyError: (429, "rate_limit_error", "rate_limit_exceeded"),
     ConfigurationError: (400, INVALID, "invalid_value"),
     HeadsError: (503, "server_error", "heads_unavailable"),
 }

@@ -1,9 +1,7 @@
-"""The service behind the gateway: keys, clients and limits of its callers."""
+"""The service behind the gateway: keys and clients of its callers."""
 
-import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from pydantic import SecretStr
@@ -16,29 +14,14 @@ from knowledge_bot import (
     Conversation,
     Delivery,
     KnowledgeBotError,
-    RequestTimeoutError,
 )
-from knowledge_bot.adapters import check_number
 from knowledge_bot.adapters.settings import allow_connections, async_twin, shared_client
 from knowledge_bot.conversations import Conversations, Heads, OnFork, Reply, Said
 
 _log = logging.getLogger("knowledge_bot.gateway")
 
-# Includes the client's retries and their waits.
-_SECONDS: Final = 180.0
-
-
-class BusyError(KnowledgeBotError):
-    """The limit of parallel requests is reached; this one was not sent."""
-
-    def __init__(self, parallel: int) -> None:
-        super().__init__(
-            f"The gateway has {parallel} requests to the service in flight, which is its limit; "
-            "this one was not sent",
-            delivery=Delivery.NOT_DELIVERED,
-            may_pass=True,
-            advice="Send it again later",
-        )
+# Connections to the service; who finds none free in time is told that nothing was sent.
+_CONNECTIONS: Final = 256
 
 
 class Upstream:
@@ -48,9 +31,8 @@ class Upstream:
         base_url: the service's address.
         api_key: the gateway's own key, for all callers. None: each caller's key is passed through.
         heads: where the last answer of each conversation is kept; by default in this process.
-        timeout: seconds to wait for a connection to the service, and again for an answer.
-        seconds: how long a request may take altogether, including retries.
-        parallel: how many requests to the service may be in flight; more are refused.
+        timeout: seconds to wait for a connection to the service, and again for each part of an
+            answer; the whole answer may take twice as long.
         descriptions: what the bots are for, by their ids or names, for whoever chooses one.
         patience: after how many seconds a stream begins though its answer is not there.
 
@@ -65,21 +47,15 @@ class Upstream:
         *,
         heads: Heads | None = None,
         timeout: float = 60.0,
-        seconds: float = _SECONDS,
-        parallel: int = 256,
         descriptions: Mapping[str, str] | None = None,
         patience: float = 1.0,
     ) -> None:
-        check_number("seconds", seconds, 0)
-        check_number("parallel", parallel, 1, whole=True)
         self.base_url, self.patience, self._timeout = base_url, patience, timeout
-        self._seconds, self._parallel = seconds, parallel
         self._descriptions = {name.casefold(): text for name, text in (descriptions or {}).items()}
         self._own = None
         if api_key is not None:  # the caller retries, so that retries do not multiply
             self._own = AsyncClient(api_key, base_url, timeout=timeout, max_retries=0)
-            allow_connections(self._own, parallel)
-        self._in_flight = 0
+            allow_connections(self._own, _CONNECTIONS)
         self._heads = Heads() if heads is None else heads
         if self._own is None:
             self.client("any")  # raises now if the address cannot be used
@@ -104,7 +80,7 @@ class Upstream:
             raise ConfigurationError("The request has no API key of the service")
         # One shared client for each key; shared clients are not closed here.
         client = shared_client(key, self.base_url, timeout=self._timeout, max_retries=0)
-        allow_connections(twin := async_twin(client), self._parallel)
+        allow_connections(twin := async_twin(client), _CONNECTIONS)
         return twin
 
     def description_of(self, bot: Bot) -> str | None:
@@ -122,17 +98,15 @@ class Upstream:
         *,
         caller: str,
     ) -> Reply:
-        """Ask a bot for a caller, within the limits; as `Conversations.aask`.
+        """Ask a bot for a caller; as `Conversations.aask`.
 
         Raises:
             ForkError: the list is a fork, and `on_fork` is "error"; nothing was sent.
-            BusyError: too many requests are in flight; nothing was sent.
             KnowledgeBotError: as `aask`.
         """
-        async with self.limits():
-            return await self._conversations(caller, on_fork).aask(
-                client, bot_id, messages, conversation_id=conversation_id
-            )
+        return await self._conversations(caller, on_fork).aask(
+            client, bot_id, messages, conversation_id=conversation_id
+        )
 
     async def visible(
         self, client: AsyncClient, conversations: Sequence[Conversation], *, caller: str
@@ -152,25 +126,6 @@ class Upstream:
     def _conversations(self, caller: str, on_fork: OnFork = "new") -> Conversations:
         return Conversations(self._heads, on_fork=on_fork, recognise=caller)
 
-    @asynccontextmanager
-    async def limits(self) -> AsyncIterator[None]:
-        """Apply the limits to a request to the service.
-
-        Raises:
-            BusyError: too many requests are in flight; nothing was sent.
-            RequestTimeoutError: it took too long; `delivery` says if the service may have acted.
-        """
-        if self._in_flight >= self._parallel:
-            raise BusyError(self._parallel)
-        self._in_flight += 1
-        try:
-            async with asyncio.timeout(self._seconds):
-                yield
-        except TimeoutError as error:
-            raise _too_slow(error, self._seconds) from None
-        finally:
-            self._in_flight -= 1
-
     async def aclose(self) -> None:
         """Close the client of the gateway's own key."""
         if self._own is not None:
@@ -179,7 +134,7 @@ class Upstream:
 
 def told(error: KnowledgeBotError) -> str:
     """Return an error as a caller may read it; what it says of the inside is in the log."""
-    if isinstance(error, BusyError) or getattr(error, "argument", None):
+    if getattr(error, "argument", None):
         return str(error)
     _log.log(logging.WARNING if error.may_pass else logging.INFO, "%s", error)
     if isinstance(error, APIError):
@@ -199,15 +154,3 @@ _OUTCOMES: Final[Mapping[Delivery, str]] = {
     Delivery.REFUSED: "It did not act on the request",
     Delivery.UNKNOWN: "It may have acted on the request, so look there before you send it again",
 }
-
-
-def _too_slow(error: TimeoutError, seconds: float) -> RequestTimeoutError:
-    # The client notes on the cancellation what was in flight, and whether it had been sent.
-    cancelled = error.__cause__
-    delivery = getattr(cancelled, "delivery", Delivery.UNKNOWN)
-    notes = " ".join(getattr(cancelled, "__notes__", []))
-    return RequestTimeoutError(
-        f"The service did not answer within {seconds:g} s, the limit of the gateway",
-        delivery=delivery,
-        outcome=notes,
-    )

@@ -132,21 +132,6 @@ def mcp(
     help="Port; 0 takes a free one.",
 )
 @_shared
-@click.option(
-    "--parallel",
-    type=click.IntRange(1),
-    default=256,
-    show_default=True,
-    help="How many requests to the service may be in flight.",
-)
-@click.option(
-    "--max-seconds",
-    "seconds",
-    type=click.FloatRange(min=0, min_open=True),
-    default=180.0,
-    show_default=True,
-    help="How long a request may take altogether.",
-)
 @click.pass_obj
 def gateway(connection: ServiceOptions, /, host: str, port: int, **options: Any) -> None:
     """Offer the bots to chat windows and agents: OpenAI's API at /v1, and MCP at /mcp.
@@ -193,7 +178,6 @@ def _upstream(
     own_key: bool,
     heads: str | None,
     descriptions: dict[str, str],
-    **limits: Any,
 ) -> "Upstream":
     from knowledge_bot.conversations import Heads
     from knowledge_bot_gateway import Upstream
@@ -213,7 +197,6 @@ def _upstream(
         heads=known,
         timeout=connection.timeout,
         descriptions=descriptions,
-        **limits,
     )
 
 

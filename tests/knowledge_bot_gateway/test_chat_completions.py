@@ -1,7 +1,6 @@
 """`/v1/chat/completions`, as OpenAI's own client sees it: each chat in its own conversation."""
 
 import json
-import threading
 
 import openai
 import pytest
@@ -9,7 +8,6 @@ import pytest
 from gateways import HEADERS, asked, openai_of
 from knowledge_bot.conversations import Heads
 from knowledge_bot.transcripts import read
-from waiting import until
 
 BOT = "bot_guide"
 PATH = "/v1/chat/completions"
@@ -120,7 +118,7 @@ def test_a_lost_answer_is_not_asked_again_by_openais_client(service, client, fau
 
 
 def test_an_answer_that_takes_longer_than_the_gateway_waits_is_unknown(start, service):
-    http = start(seconds=0.2)
+    http = start(timeout=0.2)
     with service.holding_answers(), pytest.raises(openai.APIStatusError) as failure:
         say(openai_of(http), "Who opens?")
     assert asked(service) == ["Who opens?"]
@@ -288,24 +286,6 @@ def test_a_bad_body_is_400_and_nothing_is_sent(http, service, body):
     assert error["delivery"] == "not_delivered"
     assert error["message"].endswith(".")
     assert asked(service) == []
-
-
-def test_too_many_at_once_should_come_again_and_are_not_sent(start, service):
-    http = start(parallel=1)
-    body = {"model": BOT, "messages": [{"role": "user", "content": "Who opens?"}]}
-    sent = {"json": body, "headers": HEADERS}
-    with service.holding_answers():
-        first = threading.Thread(target=http.post, args=(PATH,), kwargs=sent, daemon=True)
-        first.start()
-        assert until(lambda: asked(service))
-        other = {**body, "messages": [{"role": "user", "content": "Who closes?"}]}
-        second = http.post(PATH, json=other, headers=HEADERS)
-    first.join()
-    assert second.status_code == 429
-    assert second.headers["retry-after"] == "1"
-    assert second.headers["x-should-retry"] == "true"
-    assert second.json()["error"]["delivery"] == "not_delivered"
-    assert asked(service) == ["Who opens?"]
 
 
 def test_a_body_that_does_not_come_as_json_is_refused_with_advice(http, service):
