@@ -3,14 +3,11 @@
 import io
 import logging
 import re
-import signal
-import threading
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from knowledge_bot_service.readers.analyzer.blocks import Block
 from knowledge_bot_service.readers.documents.document import (
@@ -27,7 +24,7 @@ if TYPE_CHECKING:
 def read_pdf(data: bytes) -> ParsedDocument:
     """The text of a PDF file, with what is filled into its forms.
 
-    A page that cannot be read, or takes too long, is a warning.
+    A page that cannot be read is a warning.
 
     Raises:
         ExtractionError: it is encrypted, damaged, or cut off; or, when its blocks are read, none of
@@ -63,20 +60,12 @@ def read_pdf(data: bytes) -> ParsedDocument:
 _DAMAGED: Final = "the PDF is damaged: its structure cannot be read"
 _TOO_LARGE: Final = "the PDF is not read: one of its pages unpacks to more than a page can need"
 
-# A page may take so many seconds of computing.
-_PAGE_SECONDS: Final = 10.0
 
-
-class _TooSlowError(Exception):
-    """A page took longer than it may."""
-
-
-def _faults(*others: type[Exception]) -> tuple[type[Exception], ...]:
+def _faults() -> tuple[type[Exception], ...]:
     """What pypdf raises on a damaged file; it is not always an error of its own."""
     from pypdf.errors import PyPdfError
 
     return (
-        *others,
         *(PyPdfError, ArithmeticError, AssertionError, AttributeError, LookupError),
         *(NotImplementedError, OSError, TypeError, ValueError),
     )
@@ -89,22 +78,21 @@ def _blocks(reader: "PdfReader", count: int, warnings: list[str]) -> Iterator[Bl
     reason = ""
     for number in range(count):
         try:
-            with _limited():
-                page = reader.pages[number]
-                fields, links = _annotations(page)
-                fragments = _fragments(page, links)
-        except _faults(_TooSlowError) as error:
+            page = reader.pages[number]
+            fragments = _fragments(page, _links(page))
+        except _faults() as error:
             reason = reason or (_TOO_LARGE if isinstance(error, LimitReachedError) else _DAMAGED)
             unread.append(str(number + 1))
             continue
-        text = "".join(one.text for one in fragments)
-        found = [*_laid_out(fragments), *fields]
+        found = [*_laid_out(fragments)]
         empty += [] if found else [str(number + 1)]
-        unclear += [str(number + 1)] if _is_unclear(text) else []
+        unclear += [str(number + 1)] if _is_unclear("".join(one.text for one in fragments)) else []
         yield from found
+    fields = _fields(reader)
+    yield from fields
     if len(unread) == count:
         raise ExtractionError(reason)
-    if len(empty) + len(unread) == count:
+    if len(empty) + len(unread) == count and not fields:
         raise ExtractionError(f"the PDF has no text in its {count} pages (a scan?)")
     warnings += [
         f"{len(pages)} of its pages {what}: {_named(pages)}"
@@ -115,28 +103,6 @@ def _blocks(reader: "PdfReader", count: int, warnings: list[str]) -> Iterator[Bl
         )
         if pages
     ]
-
-
-@contextmanager
-def _limited() -> Iterator[None]:
-    """Ends what takes longer than a page may, where the system can tell."""
-    if (
-        not hasattr(signal, "setitimer")
-        or threading.current_thread() is not threading.main_thread()
-    ):
-        yield
-        return
-
-    def end(*_: object) -> None:
-        raise _TooSlowError
-
-    before = signal.signal(signal.SIGPROF, end)
-    signal.setitimer(signal.ITIMER_PROF, _PAGE_SECONDS)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.signal(signal.SIGPROF, before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,36 +226,28 @@ _LINE: Final = 18
 _MAX_COLUMNS: Final = 30
 
 
-def _annotations(page: "PageObject") -> tuple[list[Block], list[_Link]]:
-    """What is filled into the fields of a page's form, and its links to other sites."""
-    fields, links = list[Block](), list[_Link]()
-    for reference in page.get("/Annots") or []:
-        one = reference.get_object()
-        if not isinstance(one, dict):
-            continue
-        if one.get("/Subtype") == "/Link" and "/A" in one and "/URI" in one["/A"]:
-            links.append(_Link(str(one["/A"]["/URI"]), *map(float, one["/Rect"])))
-        elif one.get("/Subtype") == "/Widget":
-            kind, value, name = (_inherited(one, key) for key in ("/FT", "/V", "/T"))
-            if value not in {None, "", "/Off"} and kind in {"/Tx", "/Ch", "/Btn"}:
-                words = " ".join(str(value).lstrip("/").split())
-                name = one.get("/TU") or name or ""
-                fields.append(Block("paragraph", f"{name}: {words}".lstrip(": ")))
-    return fields, links
+def _links(page: "PageObject") -> list[_Link]:
+    """The links of a page to other sites."""
+    notes = [one.get_object() for one in page.get("/Annots") or []]
+    return [
+        _Link(str(one["/A"]["/URI"]), *map(float, one["/Rect"]))
+        for one in notes
+        if isinstance(one, dict) and one.get("/Subtype") == "/Link" and "/URI" in one.get("/A", {})
+    ]
 
 
-def _inherited(field: Any, key: str) -> Any:
-    for _ in range(_MAX_INHERITED):
-        if key in field:
-            value = field[key]
-            return value if isinstance(value, str) else None
-        if "/Parent" not in field:
-            return None
-        field = field["/Parent"]
-    return None
-
-
-_MAX_INHERITED: Final = 20
+def _fields(reader: "PdfReader") -> list[Block]:
+    """What is filled into the form of a document."""
+    try:
+        fields = reader.get_fields() or {}
+    except _faults():
+        return []
+    told = (
+        (field.get("/TU") or field.get("/T") or "", " ".join(str(value).lstrip("/").split()))
+        for field in fields.values()
+        if isinstance(value := field.get("/V"), str) and value not in {"", "/Off"}
+    )
+    return [Block("paragraph", f"{name}: {words}".lstrip(": ")) for name, words in told]
 
 
 def _is_unclear(text: str) -> bool:

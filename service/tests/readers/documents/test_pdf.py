@@ -80,9 +80,11 @@ COLUMNS_TOLD = (
     " The workshop has a saw and a lathe, which any member may use after the course."
 )
 LINK = "/Annots[<</Subtype/Link/Rect[72 696 110 712]/A<</S/URI/URI(https://x.org/f)>>>>]"
+FIELDS = b"8 0 obj<</FT/Tx/T(Surname)/V(Lark)>>endobj\n9 0 obj<</FT/Btn/T(Member)/V/Yes>>endobj\n"
 FORM = (
-    "/Annots[<</Subtype/Widget/FT/Tx/T(Surname)/V(Lark)>>"
-    "<</Subtype/Widget/FT/Btn/T(Member)/V/Yes>>]"
+    pdf("Please sign.")
+    .replace(b"/Type/Catalog", b"/Type/Catalog/AcroForm<</Fields[8 0 R 9 0 R]>>")
+    .replace(b"1 0 obj", FIELDS + b"1 0 obj")
 )
 
 
@@ -102,7 +104,7 @@ FORM = (
             "The form (https://x.org/f) is for all.",
         ),
         (
-            drawn((72, 700, "Please sign."), annotations=FORM),
+            FORM,
             "Please sign.\n\nSurname: Lark\n\nMember: Yes",
         ),
         (b"\0x" * 750 + b"\n" + pdf("Text"), "Text"),
