@@ -309,9 +309,8 @@ def _read_compound(file: IO[bytes], read: Read) -> ParsedDocument:
             # Some programs write them in capitals.
             names = {_STREAMS.get(path[0].lower(), "") for path in ole.listdir()}
             if _MESSAGE in names:
-                # Its blocks are read as they are taken, and the file is closed then.
-                message = read_msg(ole, read)
-                return replace(message, blocks=[*message.blocks])
+                file.seek(0)
+                return read_msg(file, read)
     except (OSError, ValueError, IndexError, KeyError, TypeError, AttributeError, struct.error):
         # What it meets in a damaged file is not always an error of its own.
         file.seek(0)

@@ -2,12 +2,11 @@
 
 import email.policy
 import re
-import struct
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from email.header import decode_header, make_header
 from email.message import EmailMessage, MIMEPart
-from typing import TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Final
 
 from knowledge_bot_service.readers.analyzer.blocks import Block
 from knowledge_bot_service.readers.documents.document import ExtractionError, ParsedDocument, Read
@@ -15,7 +14,7 @@ from knowledge_bot_service.readers.documents.markdown import read_text
 from knowledge_bot_service.readers.documents.text import decode, tidy
 
 if TYPE_CHECKING:
-    from olefile import OleFileIO
+    from oxmsg import Message
 
 
 def read_eml(data: bytes, read: Read) -> ParsedDocument:
@@ -47,10 +46,12 @@ def read_mbox(data: bytes, read: Read) -> ParsedDocument:
     return ParsedDocument(blocks, None, warnings)
 
 
-def read_msg(ole: "OleFileIO", read: Read) -> ParsedDocument:
+def read_msg(file: IO[bytes], read: Read) -> ParsedDocument:
     """A message of Outlook, as `read_eml`."""
-    message, warnings = _Outlook(ole, []), list[str]()
-    return ParsedDocument(message.blocks(read, warnings), message.text("0037"), warnings)
+    from oxmsg import Message
+
+    message, warnings = Message.load(file), list[str]()
+    return ParsedDocument([*_outlook(message, read, warnings)], message.subject, warnings)
 
 
 # Attachments of a message, and messages in each other.
@@ -141,123 +142,32 @@ def _attachment(
         yield block
 
 
-class _Outlook:
-    """A message in a folder of a compound file (MS-OXMSG): its properties are streams by number."""
-
-    def __init__(self, ole: "OleFileIO", folder: list[str]) -> None:
-        self._ole = ole
-        self._folder = folder
-        self._numbers = self._fixed(folder, 24 if folder else 32)
-        codepage = self._numbers.get("3FFD") or self._numbers.get("3FDE") or b"\xe4\x04"
-        self._charset = f"cp{struct.unpack_from('<H', codepage)[0]}"
-
-    def text(self, number: str) -> str:
-        """A property that is a text; "" where there is none."""
-        wide = self._stream(self._folder, number, "001F")
-        if wide:
-            return wide.decode("utf-16-le", "replace").rstrip("\0")
-        narrow = self._stream(self._folder, number, "001E").rstrip(b"\0")
-        return decode(narrow, [self._charset]) if narrow else ""
-
-    def blocks(self, read: Read, warnings: list[str]) -> Iterator[Block]:
-        """The blocks of the message, and of what is attached to it."""
-        sender = [self.text("0C1A"), self.text("5D01") or self.text("0C1F")]
-        sender = [one for one in sender if one and not one.startswith("/")]
-        people = [("From", " ".join(sender)), ("To", self.text("0E04")), ("Cc", self.text("0E03"))]
-        yield from _head(self.text("0037"), [*people, ("Date", self._date())])
-        yield from self._body(read, warnings)
-        folders = {tuple(path[: len(self._folder) + 1]) for path in self._ole.listdir()}
-        attached = sorted(
-            path
-            for path in folders
-            if [*path[:-1]] == self._folder and path[-1].startswith("__attach_version1.0")
-        )
-        for path in attached[:_MAX_ATTACHMENTS]:
-            yield from self._attached([*path], read, warnings)
-
-    def _attached(self, folder: list[str], read: Read, warnings: list[str]) -> Iterator[Block]:
-        inside = [*folder, "__substg1.0_3701000D"]
-        if self._ole.exists([*inside, "__properties_version1.0"]):
-            if len(folder) < _MAX_DEPTH:
-                yield from _Outlook(self._ole, inside).blocks(read, warnings)
-            return
-        name = "".join(
-            self._stream(folder, number, "001F").decode("utf-16-le", "replace")
-            or self._stream(folder, number, "001E").decode("cp1252", "replace")
-            for number in ("3707",)
-        ).rstrip("\0")
-        data = self._stream(folder, "3701", "0102")
-        if data and not name.lower().endswith(_PICTURES):
-            yield from _attachment(read, data, name, "", warnings)
-
-    def _body(self, read: Read, warnings: list[str]) -> Iterator[Block]:
-        text, page = self.text("1000"), self._stream(self._folder, "1013", "0102")
-        if len(text.strip()) >= _SHORT or (text.strip() and not page):
-            yield from read_text(tidy(text))
-        elif page or (page := self.text("1013").encode()):
-            yield from _read(read, page, "page.html", "text/html", warnings)
-        elif packed := self._stream(self._folder, "1009", "0102"):
-            yield from _read(read, unpacked_rtf(packed), "body.rtf", "", warnings)
-
-    def _date(self) -> str:
-        """When it was sent: in 100 ns since 1601."""
-        raw = self._numbers.get("0039") or self._numbers.get("0E06")
-        if not raw:
-            return ""
-        moment = datetime(1601, 1, 1, tzinfo=UTC)
-        with suppress(OverflowError):
-            moment += timedelta(microseconds=struct.unpack("<Q", raw)[0] // 10)
-        return f"{moment:%Y-%m-%d %H:%M} UTC"
-
-    def _fixed(self, folder: list[str], start: int) -> dict[str, bytes]:
-        """The properties of a message that have a fixed size, by their numbers."""
-        path = [*folder, "__properties_version1.0"]
-        data = self._ole.openstream(path).read() if self._ole.exists(path) else b""
-        rows = (data[at : at + 16] for at in range(start, len(data) - 15, 16))
-        return {f"{struct.unpack_from('<H', row, 2)[0]:04X}": row[8:] for row in rows}
-
-    def _stream(self, folder: list[str], number: str, kind: str) -> bytes:
-        path = [*folder, f"__substg1.0_{number}{kind}"]
-        return bytes(self._ole.openstream(path).read()) if self._ole.exists(path) else b""
+def _outlook(message: "Message", read: Read, warnings: list[str]) -> Iterator[Block]:
+    told = message.properties
+    sender = str(make_header(decode_header(message.sender or "")))
+    sent = message.sent_date or told.date_prop_value(_RECEIVED)
+    people = [
+        ("From", _SERVER.sub("", sender)),
+        ("To", told.str_prop_value(_TO) or ""),
+        ("Cc", told.str_prop_value(_CC) or ""),
+        ("Date", f"{sent:%Y-%m-%d %H:%M} UTC" if sent else ""),
+    ]
+    yield from _head(message.subject, ((name, value.strip(" \0")) for name, value in people))
+    text, page = message.body or "", told.binary_prop_value(_PAGE)
+    if page and len(text.strip()) < _SHORT:
+        yield from _read(read, page, "page.html", "text/html", warnings)
+    else:
+        yield from read_text(tidy(text))
+    for one in message.attachments[:_MAX_ATTACHMENTS]:
+        name = one.file_name or ""
+        if not name.lower().endswith(_PICTURES):
+            yield from _attachment(read, one.file_bytes or b"", name, "", warnings)
 
 
-_MAX_DEPTH: Final = 20
+# The numbers of properties (MS-OXPROPS), and the address of a sender on a server of Exchange.
+_TO: Final = 0x0E04
+_CC: Final = 0x0E03
+_RECEIVED: Final = 0x0E06
+_PAGE: Final = 0x1013
+_SERVER: Final = re.compile(r" ?</[^>]*>")
 _PICTURES: Final = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".wmf", ".emf")
-
-
-def unpacked_rtf(data: bytes) -> bytes:
-    """The Rich Text of a message, which Outlook packs (MS-OXRTFCP); b"" if it is damaged."""
-    if len(data) < _PACKED or data[8:12] != b"LZFu":
-        return data[_PACKED:] if data[8:12] == b"MELA" else b""
-    window = bytearray(_RTF_WORDS.ljust(_WINDOW, b"\0"))
-    end, found, packed = len(_RTF_WORDS), bytearray(), iter(data[_PACKED:])
-    with suppress(StopIteration):
-        while True:
-            control = next(packed)
-            for bit in range(8):
-                run = bytearray()
-                if control >> bit & 1:
-                    reference = next(packed) << 8 | next(packed)
-                    start, size = reference >> 4, (reference & 15) + 2
-                    if start == end:
-                        return bytes(found)
-                    for at in range(start, start + size):
-                        run.append(byte := window[at % _WINDOW])
-                        window[end] = byte
-                        end = (end + 1) % _WINDOW
-                else:
-                    run.append(byte := next(packed))
-                    window[end] = byte
-                    end = (end + 1) % _WINDOW
-                found += run
-    return bytes(found)
-
-
-_PACKED: Final = 16
-_WINDOW: Final = 4096
-_RTF_WORDS: Final = (
-    rb"{\rtf1\ansi\mac\deff0\deftab720{\fonttbl;}{\f0\fnil \froman \fswiss \fmodern \fscript"
-    rb" \fdecor MS Sans SerifSymbolArialTimes New RomanCourier{\colortbl\red0\green0\blue0"
-    b"\r\n"
-    rb"\par \pard\plain\f0\fs20\b\i\u\tab\tx"
-)

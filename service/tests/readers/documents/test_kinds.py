@@ -108,10 +108,10 @@ SLIDE = (
 )
 RTF = (
     r"{\rtf1\ansi\ansicpg1252{\fonttbl{\f0\fcharset204 A;}}{\stylesheet{\s1 heading 1;}}{\info{\title T}}"
-    r"{\header Top}\pard\s1 Rules\par\pard Caf\'e9 {\v hidden}\u8364? {\f0 \'c4\'e0}\par"
-    r"{\field{\*\fldinst HYPERLINK "
+    r"{\header Top}\pard\s1 Rules\par\pard Caf\'e9 \u8364? {\f0 \'c4\'e0}\par"
+    r"{\field{\*\fldinst{HYPERLINK "
     '"https://x.org/f"'
-    r"}{\fldrslt The form}}\par {\listtext 5.\tab}Fifth\par"
+    r"}}{\fldrslt{The form}}}\par {\listtext 5.\tab}Fifth\par"
     r"\trowd\intbl Item\cell Price\cell\row\intbl Key\cell 45\cell\row\pard End.\par{\*\unknown X}}"
 )
 
@@ -197,9 +197,9 @@ RTF = (
         (
             "a.xlsx",
             xlsx(ROWS, formats=FORMATS, hidden=row(1, "Old")),
-            "## Fees\n\nFees of 2026\n\nTown: Bern; From: 9.12.2025; Fee: 1,234.50 €; Share: 19%\n\n"
-            "Town: Chur; From: 10.12.2025; Fee: -7.00 €; Share: 100%\n\n"
-            "Town: Genf; From: 11.12.2025; Fee: 8.00 €; Share: 0%",
+            "## Fees\n\nFees of 2026\n\nTown: Bern; From: 2025-12-09; Fee: 1,234.50 €; Share: 19%\n\n"
+            "Town: Chur; From: 2025-12-10; Fee: -7.00 €; Share: 100%\n\n"
+            "Town: Genf; From: 2025-12-11; Fee: 8.00 €; Share: 0%",
         ),
         (
             "a.xlsx",  # a filter hides rows for a while
@@ -216,7 +216,7 @@ RTF = (
         (
             "a.rtf",
             RTF,
-            "## Rules\n\nCafé € Да\n\nThe form (https://x.org/f)\n\n5. Fifth\n\nItem: Key; Price: 45\n\nEnd.",
+            "Rules\n\nCafé € Да\n\nThe form (https://x.org/f)\n\n5. Fifth\n\nItem: Key; Price: 45\n\nEnd.",
         ),
         (
             "a.epub",
