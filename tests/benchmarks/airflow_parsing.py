@@ -8,19 +8,12 @@ import sys
 import tempfile
 from pathlib import Path
 
+from imports import measure
 from measuring import Figure, report
 
 ROUNDS = 5
 # Airflow is in the project's own environment (scripts/setup), not in that of the benchmarks.
 PYTHON = Path(__file__).parents[2] / ".venv" / "bin" / "python"
-PROGRAM = """
-import json, sys, time
-from airflow.sdk import DAG
-before = len(sys.modules)
-started = time.process_time()
-{statement}
-print(json.dumps([(time.process_time() - started) * 1000, len(sys.modules) - before]))
-"""
 OURS = "import airflow_knowledge_bot.operators, airflow_knowledge_bot.sensors"
 STATEMENTS = (
     OURS,
@@ -83,7 +76,8 @@ def main() -> None:
     samples: dict[str, list[tuple[float, int]]] = {statement: [] for statement in STATEMENTS}
     for _ in range(ROUNDS):
         for statement in STATEMENTS:
-            samples[statement].append(measure(statement))
+            sample = measure(statement, "from airflow.sdk import DAG", str(PYTHON))
+            samples[statement].append(sample)
     rows = [
         {
             "statement": statement,
@@ -101,18 +95,6 @@ def main() -> None:
     figures.append(Figure(f"{name}, CPU ms", round((ours - bare) / DAGS, 3), 0.5))
     figures.append(Figure(f"{name}, ratio", round(ours / bare, 2), None))
     report("Airflow parsing", figures, rows)
-
-
-def measure(statement: str) -> tuple[float, int]:
-    """Return milliseconds of CPU and the number of modules that the statement loads."""
-    output = subprocess.run(
-        [PYTHON, "-c", PROGRAM.format(statement=statement)],
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout
-    milliseconds, modules = json.loads(output.splitlines()[-1])
-    return milliseconds, modules
 
 
 def parsing(*files: str) -> list[float]:

@@ -10,6 +10,7 @@ from measuring import Figure, report
 ROUNDS = 9
 PROGRAM = """
 import json, sys, time
+{first}
 before = len(sys.modules)
 started = time.process_time()
 {statement}
@@ -52,13 +53,13 @@ def main() -> None:
     report("Imports", figures, rows)
 
 
-def measure(statement: str) -> tuple[float, int]:
+def measure(statement: str, first: str = "", python: str = sys.executable) -> tuple[float, int]:
     """Return milliseconds of CPU and the number of modules that the statement loads."""
-    program = PROGRAM.format(statement=statement)
+    program = PROGRAM.format(statement=statement, first=first)
     output = subprocess.run(
-        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+        [python, "-c", program], check=True, capture_output=True, text=True
     ).stdout
-    milliseconds, modules = json.loads(output)
+    milliseconds, modules = json.loads(output.splitlines()[-1])
     return milliseconds, modules
 
 

@@ -1,14 +1,11 @@
-"""Ingestion: what the ledger costs, a second run over unchanged files, and memory.
+"""Ingestion with a ledger: a second run over unchanged files, and memory.
 
     python tests/benchmarks/ingestion.py [--full] [--json FILE]
 
-What is compared runs in turn, in another order each round; the server answers after 2 ms. A claim
-is synced to the disk before its request leaves, so what a ledger costs depends on the disk: the
-same is measured in memory as well, and the disk's own time told. `--full` takes 100,000 files and
-texts, and some minutes more.
+What is compared runs in turn, in another order each round. `--full` takes 100,000 files and texts,
+and some minutes more.
 """
 
-import asyncio
 import hashlib
 import os
 import random
@@ -17,29 +14,24 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from answering_server import answering
 from measuring import Figure, peak_mebibytes, report
 
-from knowledge_bot import AsyncClient, Client
-from knowledge_bot.ingest import Ledger, Report, Text, aingest, ingest
+from knowledge_bot import Client
+from knowledge_bot.ingest import Ledger, Text, ingest
 from knowledge_bot.origins import Folder
 
 IN_FLIGHT = 16
 ROUNDS = 7
-TEXTS = 6000
 FULL = "--full" in sys.argv
 FILES = 100_000 if FULL else 20_000
 MANY = 100_000 if FULL else 10_000
 FILE_SIZE = 64 * 1024
-DELAY = 0.002
 COLLECTION = "col_1"
-
-# Files here are in memory, and syncing them costs nothing. Linux has it.
-IN_MEMORY = Path("/dev/shm")
 
 Rows = list[dict[str, Any]]
 
@@ -50,16 +42,8 @@ def main() -> None:
         print(memory(int(sys.argv[2])))
         return
     rows: Rows = []
-    figures: list[Figure] = []
-    with answering(DELAY) as url:
-        for name, run in (("Client", blocking), ("AsyncClient", awaiting)):
-            figures += throughput(name, url, run, IN_FLIGHT, rows)
-    # Nothing to hide the ledger's time behind. The first design had 0.44 to 0.67 here, with threads
-    # and yields of its own for it; nothing is to be built for this figure again.
-    with answering() as url:
-        figures += throughput("Client, 8 in flight, no delay", url, blocking, 8, rows)
     with tempfile.TemporaryDirectory() as folder:
-        figures += unchanged_files(Path(folder), rows)
+        figures = unchanged_files(Path(folder), rows)
     few, many = (memory_of_another_process(count) for count in (1000, MANY))
     rows += [
         {"case": "MiB at most, 1,000 texts", "value": round(few, 1)},
@@ -75,83 +59,9 @@ def texts(count: int) -> Iterator[Text]:
         yield Text(name=f"text {number}", content=f"This is the text {number}. " * 80)
 
 
-def blocking(url: str, count: int, ledger: Ledger | None, in_flight: int) -> Report:
-    """Ingest through the client that blocks."""
-    options = {"collections": COLLECTION, "ledger": ledger, "concurrency": in_flight}
-    with Client("key", url) as client:
-        return ingest(client, texts(count), **options)
-
-
-def awaiting(url: str, count: int, ledger: Ledger | None, in_flight: int) -> Report:
-    """Ingest through the client that awaits."""
-    options = {"collections": COLLECTION, "ledger": ledger, "concurrency": in_flight}
-
-    async def main() -> Report:
-        async with AsyncClient("key", url) as client:
-            return await aingest(client, texts(count), **options)
-
-    return asyncio.run(main())
-
-
-def throughput(
-    name: str, url: str, run: Callable[..., Report], in_flight: int, rows: Rows
-) -> list[Figure]:
-    """Measure a client without a ledger, with one on disk, and with one in memory."""
-    cases = ["without a ledger", "ledger on disk"]
-    cases += ["ledger in memory"] if IN_MEMORY.is_dir() else []
-    wall: dict[str, list[float]] = {case: [] for case in cases}
-    cpu: dict[str, list[float]] = {case: [] for case in cases}
-    syncs: list[float] = []
-    for turn in range(-1, ROUNDS):  # the first one warms up
-        for case in random.sample(cases, len(cases)):
-            place = IN_MEMORY if case == "ledger in memory" else None
-            with tempfile.TemporaryDirectory(dir=place) as folder:
-                ledger = None if case == "without a ledger" else Ledger(Path(folder, "ledger.db"))
-                began, used = time.perf_counter(), time.process_time()
-                assert run(url, TEXTS, ledger, in_flight).created == TEXTS
-                if turn >= 0:
-                    wall[case].append(time.perf_counter() - began)
-                    cpu[case].append(time.process_time() - used)
-        syncs += seconds_to_sync()
-    for case in cases:
-        rows += [
-            {"case": f"texts/s, {name}, {case}", "value": round(TEXTS / middle(wall[case]))},
-            {
-                "case": f"CPU µs a text, {name}, {case}",
-                "value": round(middle(cpu[case]) / TEXTS * 1e6),
-            },
-        ]
-    rows.append({"case": f"ms to sync 100 KiB, {name}", "value": round(middle(syncs) * 1000, 2)})
-    without = middle(wall["without a ledger"])
-    return [
-        Figure(
-            f"throughput with {case}, {name}",
-            without / middle(wall[case]),
-            bound,
-            at_least=True,
-        )
-        for case, bound in zip(
-            cases[1:], (0.85 if in_flight == IN_FLIGHT else None, None), strict=False
-        )
-    ]
-
-
 def middle(samples: list[float]) -> float:
     """Return the median."""
     return statistics.median(samples)
-
-
-def seconds_to_sync() -> list[float]:
-    """Return how long the disk takes for what a group of claims writes, some times."""
-    samples = []
-    with tempfile.TemporaryFile() as file:
-        for _ in range(10):
-            file.write(bytes(100 * 1024))
-            file.flush()
-            began = time.perf_counter()
-            os.fdatasync(file.fileno())
-            samples.append(time.perf_counter() - began)
-    return samples
 
 
 def unchanged_files(folder: Path, rows: Rows) -> list[Figure]:
@@ -166,7 +76,7 @@ def unchanged_files(folder: Path, rows: Rows) -> list[Figure]:
     ledger, sent = folder / "ledger.db", []
     with answering() as url, Client("key", url) as client:
 
-        def run() -> None:
+        def second_run() -> None:
             result = ingest(
                 client,
                 Folder(files),
@@ -176,10 +86,10 @@ def unchanged_files(folder: Path, rows: Rows) -> list[Figure]:
             )
             sent.append(FILES - result.unchanged)
 
-        run()
+        second_run()
         assert sent.pop() == FILES
         cases = {
-            "for a second run over them": run,
+            "for a second run over them": second_run,
             f"to read and hash {FILES:,} files": lambda: hash_all(files),
             "to look at them": lambda: look_at_all(files),
         }
@@ -222,8 +132,14 @@ def memory_of_another_process(count: int) -> float:
 
 def memory(count: int) -> float:
     """Ingest so many texts; return the process's peak memory in MiB."""
-    with tempfile.TemporaryDirectory() as folder, answering() as url:
-        assert awaiting(url, count, Ledger(Path(folder, "ledger.db")), IN_FLIGHT).created == count
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        answering() as url,
+        Client("key", url) as client,
+    ):
+        options = {"collections": COLLECTION, "ledger": f"{folder}/ledger.db"}
+        report = ingest(client, texts(count), **options, concurrency=IN_FLIGHT)
+        assert report.created == count
     return peak_mebibytes()
 
 

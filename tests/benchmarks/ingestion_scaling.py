@@ -2,11 +2,10 @@
 
     python tests/benchmarks/ingestion_scaling.py [--full] [--json FILE]
 
-Each worker is a process with rows of its own. Told are rows a second, and of the
-ledger its transactions and writes for each row, and its connections. One service answers at once,
-so that the processors are the limit; one takes 50 ms, so that it is the requests in flight. Then
-eight workers share a rate of 50 rows a second. At last several ingest the same items: they should
-be as fast together as one alone, and create each once. `--full` takes more rows, and three rounds.
+Each worker is a process with rows of its own. Told are rows a second, and of the ledger its
+transactions and writes for each row, and its connections. One service answers at once, so that the
+processors are the limit; one takes 50 ms, so that it is the requests in flight. `--full` takes more
+rows, and three rounds.
 """
 
 import statistics
@@ -36,9 +35,6 @@ IN_FLIGHT = 8
 # Of the service: its name, the seconds that it takes at most (half of them on average), the rows.
 AT_ONCE = ("at once", 0.0, 4800 if FULL else 1600)
 IN_50_MS = ("in 50 ms", 0.05, 3200 if FULL else 1600)
-RATE, SHARING, SHARED_ROWS = 50.0, 8, 1000 if FULL else 600
-# More processes wait for each other's turn at the processors.
-SAME_ITEMS, LEAST = 6000 if FULL else 1200, {4: 1.0, 16 if FULL else 8: 0.7}
 
 
 @dataclass
@@ -55,8 +51,6 @@ def main() -> None:
     """Measure in turn, and report."""
     with postgresql() as database:
         table, figures = scaling(database)
-        figures += shared_rate(database)
-        figures += same_items(database)
     report("Workers of an engine over one ledger in PostgreSQL", figures, table)
 
 
@@ -148,20 +142,19 @@ class Watching:
                 self.connections = max(self.connections, found[0])
 
 
-def seconds_of(workers: int, service: Surviving, ledger: str, rows: int, how: str = "") -> float:
+def seconds_of(workers: int, service: Surviving, ledger: str, rows: int) -> float:
     """Let so many processes write rows of their own; return the seconds until the last one ended.
 
-    Start-up is not counted: each sends a row of its own first, then all begin together. `how` is a
-    rate that they share, or "same" where each ingests all of the rows.
+    Start-up is not counted: each sends a row of its own first, then all begin together.
     """
-    command = [sys.executable, __file__, "work", service.url, ledger, how]
+    command = [sys.executable, __file__, "work", service.url, ledger]
     began, printed = run_together(
         [[*command, f"{number}:{rows}:{workers}"] for number in range(workers)]
     )
     return max(map(float, printed)) - began
 
 
-def work(url: str, ledger: str, how: str, share: str) -> None:
+def work(url: str, ledger: str, share: str) -> None:
     """Write rows, when told to begin; print when it was done, by the clock of all processes."""
     worker, end, step = map(int, share.split(":"))
     with Client("key", url, timeout=30) as client:
@@ -173,63 +166,18 @@ def work(url: str, ledger: str, how: str, share: str) -> None:
                 collections="col_1",
                 ledger=Ledger(ledger),
                 concurrency=IN_FLIGHT,
-                rate=float(how) if how not in ("", "same") else None,
-                share=how == "same",
             )
             assert report.ok, report
 
         write([f"first {worker}"])  # loads what a run needs
-        numbers = range(end) if how == "same" else range(worker, end, step)
         print("ready", flush=True)
         sys.stdin.readline()
-        write(f"row {one}" for one in numbers)
+        write(f"row {one}" for one in range(worker, end, step))
         print(time.monotonic())
-
-
-def shared_rate(database: PostgreSQL) -> list[Figure]:
-    """Measure what arrives a second where eight workers share a rate."""
-    database.create("ledger_rate")
-    with tempfile.TemporaryDirectory() as folder, surviving(Path(folder), 0.05) as service:
-        seconds = seconds_of(SHARING, service, database.url("ledger_rate"), SHARED_ROWS, str(RATE))
-    told = f"rows/s of {SHARING} workers that share a rate of {RATE:g}"
-    return [
-        Figure(told, SHARED_ROWS / seconds, 45, at_least=True),
-        Figure(f"{told}, at most", SHARED_ROWS / seconds, RATE),
-    ]
-
-
-def same_items(database: PostgreSQL) -> list[Figure]:
-    """Measure workers that all ingest the same, and count what is there twice or not at all."""
-    speed: dict[int, list[float]] = {workers: [] for workers in (1, *LEAST)}
-    twice = lost = 0
-    for turn in range(3):
-        for workers, measured in speed.items():
-            name = f"ledger_same_{workers}_{turn}"
-            database.create(name)
-            with tempfile.TemporaryDirectory() as folder, surviving(Path(folder), 0.002) as service:
-                seconds = seconds_of(workers, service, database.url(name), SAME_ITEMS, "same")
-                created = [one for one in service.created().elements() if one.startswith("row ")]
-            measured.append(SAME_ITEMS / seconds)
-            twice += len(created) - len({*created})
-            lost += SAME_ITEMS - len({*created})
-    alone = statistics.median(speed[1])
-    return [
-        *(
-            Figure(
-                f"the same items, items/s of {workers} processes / of one",
-                statistics.median(speed[workers]) / alone,
-                least,
-                at_least=True,
-            )
-            for workers, least in LEAST.items()
-        ),
-        Figure("the same items, created twice", twice, 0),
-        Figure("the same items, not created", lost, 0),
-    ]
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["work"]:
-        work(*sys.argv[2:6])
+        work(*sys.argv[2:5])
     else:
         main()

@@ -4,16 +4,11 @@ Each trial loads the same documents with four requests in flight, is killed at r
 started again until it ends. The service counts what arrived: a document that is there twice is a
 duplicate, one that is missing was lost; `unknown` are those that our ledger names as uncertain.
 The frameworks are used as an adapter to such a service would use them.
-
-An item is claimed on disk before its request leaves, so a kill in between leaves an unknown outcome
-of an item that was never sent. That moment is to be short: of the kills before the first request,
-nearly none may fall into it.
 """
 
 import json
 import random
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -35,7 +30,6 @@ DOCUMENTS = 120
 IN_FLIGHT = 4
 KILLS = 3
 TRIALS = 8
-EARLY_KILLS = 25
 # Seconds until the service answers, about.
 DELAY = 0.005
 
@@ -49,8 +43,6 @@ def main() -> None:
         Figure("lost and not named, ours", mine["lost"], 0),
         Figure("named as unknown per kill, ours", mine["unknown"] / mine["kills"], IN_FLIGHT),
     ]
-    early = unknowns_before_the_first_request() / EARLY_KILLS
-    figures.append(Figure("kills before the first request that left unknowns, ours", early, 0.05))
     figures += [
         Figure(f"duplicates per kill, {row['loader']}", row["duplicates"] / row["kills"])
         for row in rows[1:]
@@ -96,38 +88,6 @@ def trial(loader: str, server: Surviving, folder: str) -> dict[str, int]:
         "lost": len(missing - unknown),
         "unknown": len(unknown),
     }
-
-
-def unknowns_before_the_first_request() -> int:
-    """Kill ours before anything was sent; return how many kills left unknown outcomes."""
-    from knowledge_bot.ingest import Ledger
-
-    counted = left = 0
-    while counted < EARLY_KILLS:
-        with tempfile.TemporaryDirectory() as name, socket.create_server(("", 0)) as service:
-            url, folder = f"http://127.0.0.1:{service.getsockname()[1]}", Path(name)
-            with subprocess.Popen([sys.executable, __file__, "load", "ours", url, name]) as process:
-                while not (folder / "ledger.db").exists():
-                    time.sleep(0.001)
-                time.sleep(random.uniform(0, 0.3))
-                process.kill()
-            if not was_sent_to(service):
-                counted += 1
-                ledger = Ledger(folder / "ledger.db")
-                left += ledger.exists() and any(ledger.unknown())
-    return left
-
-
-def was_sent_to(service: socket.socket) -> bool:
-    """Tell whether a client that is gone by now had sent anything."""
-    service.settimeout(0.1)
-    try:
-        while True:
-            with service.accept()[0] as connection:
-                if connection.recv(1):
-                    return True
-    except TimeoutError:
-        return False
 
 
 def name_of(number: int) -> str:
