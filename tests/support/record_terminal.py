@@ -2,9 +2,7 @@
 
 It starts the embedded service, and runs commands one after the other. What they really wrote
 becomes `docs/images/kbot-NAME.svg`: `minute` serves a folder and changes a file in it; `ingest`
-feeds a folder, changes a file and removes another; `site` feeds the project's own
-documentation, as pages of a web site, and changes one; `check` asks what a bot knows, before and
-after it is fed.
+feeds a folder, changes a file and removes another.
 """
 
 import io
@@ -14,14 +12,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from markdown_it import MarkdownIt
 from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 from rich.text import Text
@@ -53,37 +47,7 @@ COMMANDS = {
         "kbot ingest folder handbook --origin handbook",
         "kbot sources origins",
     ),
-    "site": (
-        "kbot ingest site $DOCS --dry-run",
-        "kbot ingest site $DOCS",
-        "sed -i 's/nobody knows/nobody can know/' site/how-to/ingest.html",
-        "kbot ingest site $DOCS",
-        "kbot ask 'When has a page changed?'",
-    ),
-    "check": (
-        "kbot ingest folder handbook --include '*.md' --quiet",
-        "cat questions.toml",
-        "kbot check bot_default questions.toml",
-        "echo 'The lift is out of order until Monday.' > handbook/lift.md",
-        "kbot ingest folder handbook --include '*.md' --quiet",
-        "kbot check bot_default questions.toml --wait 10m",
-    ),
 }
-
-QUESTIONS = """\
-[[questions]]
-ask = "Who leads the repair evening?"
-contains = "Ines Okafor"
-sources = "repair-evening.md"
-
-[[questions]]
-ask = "Is the lift out of order?"
-contains = "until Monday"
-
-[[questions]]
-ask = "What is the capital of France?"
-refuses = true
-"""
 
 
 class Screen:
@@ -122,8 +86,7 @@ def recorded(command: str, environment: dict[str, str]) -> list[str]:
             done = re.search(r"(\d+) of (\d+) items", "\n".join(screen.lines))
             if not halfway and done and int(done[2]) / 2 < int(done[1]) < int(done[2]):
                 halfway = [line for line in screen.lines if line]
-        # 3: a check tells that something did not pass.
-        assert running.end() in (0, 3), running.shown
+        assert running.end() == 0, running.shown
     return [*halfway, *(line for line in screen.lines if line)]
 
 
@@ -135,7 +98,6 @@ def a_handbook(home: Path) -> Iterator[str]:
     for number in range(1, TOOLS + 1):
         page = f"# Tool {number}\n\nIt hangs on hook {number}, and may be lent for a week.\n"
         (home / "handbook" / "tools" / f"tool-{number:03}.md").write_text(page, encoding="utf-8")
-    (home / "questions.toml").write_text(QUESTIONS, encoding="utf-8")
     yield ""
 
 
@@ -162,40 +124,9 @@ def a_served_folder(home: Path) -> Iterator[str]:
             process.terminate()
 
 
-@contextmanager
-def a_site(home: Path) -> Iterator[str]:
-    """Serve the documentation as a web site; yield its address."""
-    as_html = MarkdownIt().enable("table")
-    for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
-        name = Path("index.html")
-        if page.name != "README.md":
-            name = page.relative_to(ROOT / "docs").with_suffix(".html")
-        body = as_html.render(page.read_text(encoding="utf-8"))
-        body = body.replace("../../README.md", "/").replace("../README.md", "/")
-        body = re.sub(r'href="(?:docs/)?([^":]*)\.md', r'href="\1.html', body)
-        # What is not documentation is not on the site.
-        body = re.sub(r'<a href="(?!#|/|https?:)[^"]*(?<!\.html)(?<!html#)"', "<a", body)
-        (home / "site" / name).parent.mkdir(parents=True, exist_ok=True)
-        (home / "site" / name).write_text(
-            f"<!doctype html><meta charset=utf-8><title>{name.stem}</title><main>{body}</main>",
-            encoding="utf-8",
-        )
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=home / "site")) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/"
-        server.shutdown()
-
-
-class _Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, *args: object) -> None:
-        pass
-
-
 PLACES: dict[str, Callable[[Path], AbstractContextManager[str]]] = {
     "minute": a_served_folder,
     "ingest": a_handbook,
-    "site": a_site,
-    "check": a_handbook,
 }
 
 
@@ -207,7 +138,6 @@ def record(name: str) -> None:
         LocalService(
             collections=handbook,
             bots={"bot_default": ["col_default"]},
-            allow_fetch=["127.0.0.1"],
         ) as service,
         PLACES[name](Path(home)) as given,
     ):
@@ -220,7 +150,6 @@ def record(name: str) -> None:
             "KNOWLEDGE_BOT_BASE_URL": service.base_url,
             "KNOWLEDGE_BOT_API_KEY": service.api_key,
             "KNOWLEDGE_BOT_COLLECTION": "col_default",
-            "DOCS": given,
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             **served,
         }
