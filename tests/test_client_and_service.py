@@ -10,15 +10,7 @@ from typing import Any
 import pytest
 
 from in_process import OnAPort
-from knowledge_bot import (
-    AsyncClient,
-    AuthenticationError,
-    BadRequestError,
-    Client,
-    Delivery,
-    KnowledgeBotError,
-    NotFoundError,
-)
+from knowledge_bot import AsyncClient, Client
 from knowledge_bot_service import LocalService
 
 FACT = "The library of Tavo opens at nine on Saturdays."
@@ -113,48 +105,6 @@ def test_every_endpoint_is_understood_at_both_ends(use, service, site, tmp_path)
     assert more.conversation_id == message.conversation_id
     conversations = use(lambda client: client.list_conversations(bot.id))
     assert message.conversation_id in [conversation.id for conversation in conversations]
-
-
-WRONG_REQUESTS = {
-    "unknown bot": (
-        lambda c: c.send_message(bot_id="bot_nobody", content=QUESTION),
-        BadRequestError,
-        "bot_nobody",
-    ),
-    "unknown collection of an upload": (
-        lambda c: c.upload_source(name="n", collections="col_nowhere", file=b"c"),
-        BadRequestError,
-        "col_nowhere",
-    ),
-    "text of 60 MB": (
-        lambda c: c.create_text_source(
-            name="n", collections="col_default", content="sixty million " * 4_300_000
-        ),
-        KnowledgeBotError,
-        "larger than 52,428,800 bytes",
-    ),
-}
-
-
-@pytest.mark.parametrize("what", WRONG_REQUESTS)
-def test_a_wrong_request_is_refused_by_name_and_the_service_goes_on(use, what):
-    call, kind, words = WRONG_REQUESTS[what]
-    with pytest.raises(kind, match=words) as caught:
-        use(call)
-    assert caught.value.delivery in (Delivery.REFUSED, Delivery.NOT_DELIVERED)
-    assert use(lambda client: client.ping()) is True
-
-
-def test_a_wrong_key_is_refused_for_reading_and_writing(use):
-    for call in (lambda c: c.list_bots(), lambda c: c.send_message(bot_id="bot_1", content="x")):
-        with pytest.raises(AuthenticationError) as caught:
-            use(call, api_key="not-the-key")
-        assert "not-the-key" not in str(caught.value)
-
-
-def test_a_wrong_base_url_says_what_to_check(use, service):
-    with pytest.raises(NotFoundError, match="base URL"):
-        use(lambda c: c.list_bots(), base_url=f"{service.base_url}/elsewhere")
 
 
 @pytest.mark.slow

@@ -20,14 +20,13 @@ FOLDER = Path(__file__).parent
 # What measures the service from its insides is beside its tests.
 OF_THE_SERVICE = FOLDER.parents[1] / "service" / "tests" / "benchmarks"
 RESULTS = FOLDER / "results.json"
-# Airflow does not share an environment with what the other topics compare with, and PostgreSQL's
-# wheel is in the project's alone.
+# PostgreSQL's wheel is in the project's environment alone.
 PROJECT = FOLDER.parents[1] / ".venv" / "bin" / "python"
-OF_THE_PROJECT = ("airflow", "ingestion_scaling")
+OF_THE_PROJECT = ("ingestion_scaling",)
 # Need the history of a repository, or folders of data; each tells its usage.
 BY_HAND = {"service_documents", "service_nights", "service_ranking"}
 BY_HAND |= {"service_answers"} if "KNOWLEDGE_BOT_QUESTION_SETS" not in os.environ else set()
-NOT_TOPICS = {"__main__", "answering_server", "measuring"} | BY_HAND
+NOT_TOPICS = {"__main__", "measuring"} | BY_HAND
 
 
 def main() -> int:

@@ -7,6 +7,7 @@ and some minutes more.
 """
 
 import hashlib
+import json
 import os
 import random
 import statistics
@@ -15,10 +16,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from multiprocessing import Process, SimpleQueue
 from pathlib import Path
 from typing import Any
 
-from answering_server import answering
 from measuring import Figure, peak_mebibytes, report
 
 from knowledge_bot import Client
@@ -32,6 +35,9 @@ FILES = 100_000 if FULL else 20_000
 MANY = 100_000 if FULL else 10_000
 FILE_SIZE = 64 * 1024
 COLLECTION = "col_1"
+
+SOURCE = {"id": "src_1", "name": "a", "status": "pending", "created_at": 1731500000000}
+CREATED = json.dumps({"value": SOURCE | {"collections": [{"id": COLLECTION, "name": "a"}]}})
 
 Rows = list[dict[str, Any]]
 
@@ -51,6 +57,39 @@ def main() -> None:
     ]
     figures.append(Figure(f"growth from 1,000 to {MANY:,} texts, MiB", many - few, 25))
     report("Ingestion", figures, rows)
+
+
+class Answer(BaseHTTPRequestHandler):
+    """Reads a request to its end and keeps nothing of it."""
+
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+
+    def do_GET(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        body = (CREATED if self.command == "POST" else '"pong"').encode()
+        self.send_response_only(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_POST = do_GET  # noqa: N815
+
+
+def answer(address: "SimpleQueue[str]") -> None:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
+    address.put(f"http://127.0.0.1:{server.server_port}")
+    server.serve_forever()
+
+
+@contextmanager
+def answering() -> Iterator[str]:
+    """Run a service in a process of its own; give its address."""
+    address: SimpleQueue[str] = SimpleQueue()
+    process = Process(target=answer, args=(address,), daemon=True)
+    process.start()
+    yield address.get()
+    process.kill()
 
 
 def texts(count: int) -> Iterator[Text]:

@@ -3,8 +3,7 @@
 The pages of docs/ link to each other and to files of the repository by relative paths, so that they
 work where the repository is read, too. Here they are copied to build/docs together with what else
 the site has: the repository's own pages, such as CONTRIBUTING.md, and each file that a page links
-to. Then zensical builds them. llms.txt and llms-full.txt, the texts for language models, are put
-beside.
+to. Then zensical builds them. llms.txt, a list for language models, is put beside.
 """
 
 import html
@@ -21,9 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urljoin
 
-import griffe
 from parts import with_parts
-from public_signatures import PublicSignatures
 
 ROOT = Path(__file__).parents[2]
 STAGE = ROOT / "build" / "docs"
@@ -45,8 +42,6 @@ _TABS = re.compile(
     r"^<!-- tabs: (.*?) \| (.*?) -->\n(```.*?^```$)\n\n(```.*?^```$)", re.MULTILINE | re.DOTALL
 )
 _LINK = re.compile(r"(\]\()(?![a-z]+:|#)([^)\s#]+)((?:#[^)\s]*)?\))")
-_SHOWN = re.compile(r"^::: (\S+)\n(?:(?: {4}.*)?\n)*", re.MULTILINE)
-_MEMBERS = re.compile(r"members: \[(.*?)\]", re.DOTALL)
 
 
 # The pages ----------------------------------------------------------------------------------------
@@ -124,7 +119,7 @@ def page_of_file(path: str) -> str:
     return f"{head}````{LANGUAGES.get(file.suffix, 'text')}\n{text}````\n"
 
 
-# Texts for language models ------------------------------------------------------------------------
+# A list for language models -----------------------------------------------------------------------
 
 
 def titles() -> Iterator[tuple[str, str, str]]:
@@ -146,63 +141,16 @@ def _entries(entries: list[object] | str, title: str = "") -> Iterator[tuple[str
 
 
 def for_language_models() -> None:
-    """Write llms.txt, a list of the pages, and llms-full.txt, their texts with the reference."""
+    """Write llms.txt, a list of the pages."""
     project = tomllib.loads((ROOT / "zensical.toml").read_text(encoding="utf-8"))["project"]
     listed = [f"# {project['site_name']}", "", f"> {project['site_description']}"]
-    texts = list(listed)
-    packages = griffe.GriffeLoader(
-        extensions=griffe.Extensions(PublicSignatures()),
-        search_paths=[ROOT / "connectors", ROOT / "airflow_provider", ROOT / "service"],
-    )
     before, base = None, project.get("site_url", "")
     for section, title, page in titles():
-        text = (STAGE / page).read_text(encoding="utf-8")
         address = re.sub(r"(^|/)index$", r"\1", page.removesuffix(".md")).rstrip("/")
         listed += ["", f"## {section}", ""] if section != before else []
         listed.append(f"- [{title}]({urljoin(base, f'{address}/' if address else './')})")
-        texts += ["", _SHOWN.sub(lambda found: reference(found, packages), text).strip()]
         before = section
     (SITE / "llms.txt").write_text("\n".join(listed) + "\n", encoding="utf-8")
-    (SITE / "llms-full.txt").write_text("\n".join(texts) + "\n", encoding="utf-8")
-
-
-def reference(shown: re.Match[str], packages: griffe.GriffeLoader) -> str:
-    """Return what a reference page shows in the place of `::: module`, as Markdown."""
-    packages.load(shown[1].partition(".")[0])
-    packages.resolve_aliases(external=True)
-    module = packages.modules_collection[shown[1]]
-    members = _MEMBERS.search(shown[0])
-    names = members[1].split(",") if members else map(str, module.exports or ())
-    own = [name for name, each in module.members.items() if not each.is_alias]
-    found = [module.members[name.strip()] for name in names] or [
-        module.members[name] for name in own
-    ]
-    head = [module.docstring.value, ""] if module.docstring else []
-    shown_names = [one for one in found if not one.name.startswith("_")]
-    return (
-        "\n".join([*head, *(line for one in shown_names for line in described(one, "##"))]) + "\n"
-    )
-
-
-def described(found: griffe.Object | griffe.Alias, level: str) -> Iterator[str]:
-    """Yield the lines of a public name: its signature, its docstring and its methods."""
-    yield f"{level} `{found.name}`\n"
-    if found.is_function or found.is_class:
-        yield f"```python\n{signature(found)}\n```\n"
-    if found.docstring:
-        yield f"{found.docstring.value}\n"
-    if found.is_class:
-        for member in found.all_members.values():
-            if member.is_function and not member.name.startswith("_"):
-                yield from described(member, f"{level}#")
-
-
-def signature(found: griffe.Object | griffe.Alias) -> str:
-    """Return how a function or class is called."""
-    if not found.is_class:
-        return str(found.signature())
-    init = found.all_members.get("__init__")
-    return str(init.signature(name=found.name)) if init else f"class {found.name}"
 
 
 # The pages' HTML ----------------------------------------------------------------------------------
