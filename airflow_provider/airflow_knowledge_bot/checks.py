@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from airflow_knowledge_bot._compat import AirflowException, AirflowFailException
 from airflow_knowledge_bot.memory import TaskMemory, living
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from airflow.sdk import ObjectStoragePath
 
     from airflow_knowledge_bot.hooks import KnowledgeBotHook
+    from airflow_knowledge_bot.operators import KnowledgeBotCheckOperator
+    from airflow_knowledge_bot.sensors import KnowledgeBotAnswerSensor
 
 logger = logging.getLogger(__name__)
 
@@ -54,17 +56,6 @@ _GIVE_UP_AFTER = 10
 _FAILURES = 20
 _QUOTED = 5
 _SHOWN = 100
-
-
-class AskingTask(Protocol):
-    """The parameters of a task that asks a bot questions."""
-
-    bot_id: Any
-    questions: Any
-    file: Any
-    min_pass: float
-    concurrency: int
-    knowledge_bot_conn_id: str
 
 
 class CheckProgress:
@@ -139,7 +130,7 @@ class CheckProgress:
 
 
 def ask(
-    task: AskingTask,
+    task: "KnowledgeBotCheckOperator | KnowledgeBotAnswerSensor",
     hook: "KnowledgeBotHook",
     progress: CheckProgress,
     *,
@@ -191,7 +182,7 @@ def ask(
     return report
 
 
-def questions_of(task: AskingTask) -> list[Question]:
+def questions_of(task: "KnowledgeBotCheckOperator | KnowledgeBotAnswerSensor") -> list[Question]:
     """Return the questions of a task's rendered parameters.
 
     Raises:
@@ -310,7 +301,9 @@ def summary(report: CheckReport) -> dict[str, Any]:
     }
 
 
-def so_far(progress: Progress, task: AskingTask) -> dict[str, Any]:
+def so_far(
+    progress: Progress, task: "KnowledgeBotCheckOperator | KnowledgeBotAnswerSensor"
+) -> dict[str, Any]:
     """Return what is known of a check that was interrupted, in the form of a summary."""
     return {
         "ok": False,

@@ -14,9 +14,6 @@ from airflow_knowledge_bot.functions import call_with_context, check_synchronous
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-# The length of an argument in a mapped task's label.
-_LABEL = 40
-
 
 def knowledge_bot_ingest_task(
     python_callable: Callable[..., Iterable[Any]] | None = None, **kwargs: Any
@@ -70,12 +67,6 @@ class _IngestTask(DecoratedOperator, KnowledgeBotIngestOperator):
         # What Airflow's web UI shows until the function has run.
         origin = [f"(what {python_callable.__name__} yields)"]
         super().__init__(python_callable=python_callable, origin=origin, **kwargs)
-
-    @property
-    def item_label(self) -> str:
-        """A mapped task's name in Airflow's grid: what its function is called with."""
-        given = (*self.op_args, *self.op_kwargs.values())
-        return self.origin_name or ", ".join(" ".join(str(one).split())[:_LABEL] for one in given)
 
     def execute(self, context: "Context") -> dict[str, Any]:
         """Call the function, and ingest its items.

@@ -31,44 +31,23 @@ _NOT_TEMPLATES = ("content", "text", "page_content", "metadata")
 
 @dataclass(frozen=True)
 class Given:
-    """Items that a DAG's author gives: a list, or what a function yields.
+    """Items that a DAG's author gives: a list, what a function yields, or lines of a file.
 
     Attributes:
         take: returns the items.
         name: what they are called.
         whole: whether these are all items of that name; else none is gone.
+        collections: those that items name themselves, noted as they come.
     """
 
     take: Callable[[], Any]
     name: str
     whole: bool
+    collections: set[str] = field(default_factory=set)
 
     def items(self, memory: "Memory | None" = None) -> Iterator[object]:  # noqa: ARG002 - as others
         """Yield the items."""
-        return map(_item, self.take())
-
-
-@dataclass(frozen=True)
-class Noted:
-    """An origin whose items may name collections of their own, which are noted."""
-
-    of: Any
-    collections: set[str] = field(default_factory=set)
-
-    @property
-    def name(self) -> str:
-        """The origin's name."""
-        name: str = self.of.name
-        return name
-
-    @property
-    def whole(self) -> bool:
-        """Whether these are all items of the origin."""
-        return bool(self.of.whole)
-
-    def items(self, memory: "Memory | None" = None) -> Iterator[object]:
-        """Yield the origin's items."""
-        for item in self.of.items(memory):
+        for item in map(_item, self.take()):
             self.collections.update(getattr(item, "collections", None) or ())
             yield item
 
@@ -87,13 +66,13 @@ def origin_of(given: Any, name: str | None, task: str) -> Any:
     value = given() if callable(given) else given
     if not is_origin(value):
         check_several("origin", value, Item, "items")
-        return Noted(Given(lambda: value, name or task, whole=name is not None))
+        return Given(lambda: value, name or task, whole=name is not None)
     found: Any = replace(value, name=name) if name else value
     if isinstance(found, Objects):
         return store_of(found)
     if isinstance(found, Sql) and found.conn_id:
         return replace(found, connect=_hook(found.conn_id).get_conn)
-    return Noted(found) if isinstance(found, JsonLines) else found
+    return Given(found.items, found.name, whole=True) if isinstance(found, JsonLines) else found
 
 
 def is_origin(given: object) -> bool:

@@ -12,22 +12,22 @@ import contextvars
 import logging
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from airflow_knowledge_bot._compat import AirflowFailException
 from airflow_knowledge_bot.memory import counters, is_cleared
 from airflow_knowledge_bot.texts import brief, storable
-from knowledge_bot.ingest import IncompleteIngestionError, LedgerError, State, Stop
+from knowledge_bot.ingest import IncompleteIngestionError, LedgerError, Report, State, Stop
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from knowledge_bot.ingest import Ledger, Outcome, Report
+    from airflow_knowledge_bot.operators.ingest import KnowledgeBotIngestOperator
+    from knowledge_bot.ingest import Ledger, Outcome
 
 NAMED = 20
 """How many items of a kind are named: nobody reads more, and XCom is for small values."""
@@ -231,7 +231,7 @@ class RunCounts:
         self._earlier: dict[str, int] = found.get("counts", {})
         self._missed: int = found.get("missed", 0)
         if found.get("state") == "running":
-            self._earlier.update(self._sent_by_killed(self._earlier, self.began, {}))
+            self._earlier["created"] = self._created_by_killed(found, Report())
 
     def total(self, report: "Report") -> "Report":
         """Return a report of this try with the counts of all tries."""
@@ -259,49 +259,30 @@ class RunCounts:
                 is_live = other["state"] == "running" and other["at"] > time.time() - _SILENCE
                 if run == self._run or is_live:
                     continue
-                missed += self._changed_by(other, total) if other["state"] != "done" else 0
+                if other["state"] == "running":
+                    other["counts"]["created"] = self._created_by_killed(other, total)
+                if other["state"] != "done":
+                    missed += sum(other["counts"].get(name, 0) for name in CHANGES)
                 del note[run]
             entry["missed"] = missed
 
         self._note(finish)
         return missed
 
-    def _changed_by(self, other: Mapping[str, Any], total: "Report") -> int:
-        """Return how many sources a run changed that failed, or was killed."""
-        counts = dict(other["counts"])
-        if other["state"] == "running":
-            later = {"created": total.created + total.moved, "replaced": total.replaced}
-            counts.update(self._sent_by_killed(counts, other["began"], later))
-        return sum(counts.get(name, 0) for name in CHANGES)
+    def _created_by_killed(self, run: Mapping[str, Any], later: "Report") -> int:
+        """Return how many sources a killed try created: those that it noted, or the ledger knows.
 
-    def _sent_by_killed(
-        self, counts: Mapping[str, int], since: float, later: Mapping[str, int]
-    ) -> Counter[str]:
-        """Return how many sources a killed try created, replaced and moved.
-
-        That is what it noted, or what the ledger knows. Which items were replaced in place is not
-        written there: they were sent before, and superseded nothing.
-
-        Args:
-            counts: what it noted.
-            since: when it began, in Unix seconds.
-            later: what was created, or moved, and what was replaced after it.
+        Without those that were created, or moved, after it.
         """
-        noted, found = Counter({name: counts.get(name, 0) for name in _SENT}), Counter[str]()
-        if self._ledger is None:
-            return noted
+        noted: dict[str, int] = run["counts"]
+        known = -later.created - later.moved - noted.get("moved", 0)
         try:
-            newer = {one.replaced_by for one in self._ledger.superseded(service=self.route[0])}
-            for entry in self._ledger.entries(State.CREATED):
+            for entry in self._ledger.entries(State.CREATED) if self._ledger is not None else ():
                 of_route = (entry.service, entry.collections, entry.origin) == self.route
-                if of_route and entry.updated_at.timestamp() >= int(since):
-                    replaced = entry.attempts > 1 and entry.source_id not in newer
-                    found["replaced" if replaced else "created"] += 1
+                known += of_route and entry.updated_at.timestamp() >= int(run["began"])
         except LedgerError:  # if it lasts, the run itself reports it
-            return noted
-        found["created"] -= noted["moved"]
-        found.subtract(later)
-        return noted | found
+            known = 0
+        return max(known, noted.get("created", 0))
 
     def _entry(self, state: str, counts: Mapping[str, int]) -> dict[str, Any]:
         counted = {name: count for name, count in counts.items() if count}
@@ -382,17 +363,7 @@ def _named(
     return named
 
 
-class IngestingTask(Protocol):
-    """The parameters of a task that say which counts fail it, and that its error quotes."""
-
-    fail_on: Collection[Any]
-    max_refused: int | float
-    on_unknown: Any
-    ledger_conn_id: str | None
-    knowledge_bot_conn_id: str
-
-
-def failing(report: "Report", task: IngestingTask) -> dict[str, int]:
+def failing(report: "Report", task: "KnowledgeBotIngestOperator") -> dict[str, int]:
     """Return the counts that fail the task, by their names."""
     counts: dict[str, int] = {
         kind: int(bool(report.incomplete)) if kind == "incomplete" else getattr(report, kind)
@@ -408,7 +379,7 @@ def failing(report: "Report", task: IngestingTask) -> dict[str, int]:
 
 def failure_of(
     report: "Report",
-    task: IngestingTask,
+    task: "KnowledgeBotIngestOperator",
     *,
     collections: Sequence[str],
     unknown: Sequence["Outcome"] = (),

@@ -11,7 +11,6 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
-from airflow.sdk import BaseOperatorLink
 from airflow.sdk.log import mask_secret
 
 from airflow_knowledge_bot._compat import AirflowFailException
@@ -27,7 +26,6 @@ _PASSWORD = re.compile(r"://[^\s/?#@:]*:([^\s/?#@]+)@")
 
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator, Context
-    from airflow.sdk.types import TaskInstanceKey
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -41,22 +39,6 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(one)
     elif hasattr(value, "template_fields"):  # an origin
         yield from _texts([*vars(value).values()])
-
-
-class KnowledgeBotServiceLink(BaseOperatorLink):
-    """Leads from a task in Airflow's web UI to the start page of its service."""
-
-    name = "Knowledge-Bot Service"
-
-    def get_link(self, operator: "BaseOperator", *, ti_key: "TaskInstanceKey") -> str:  # noqa: ARG002 - Airflow's signature
-        """Return the page's address; Airflow asks on the worker, once the task has run."""
-        return getattr(operator, "service_page", "")
-
-
-def service_page(base_url: str) -> str:
-    """Return the start page of the server that a base URL leads to."""
-    url = urlsplit(base_url)
-    return f"{url.scheme}://{host_of(base_url)}/"
 
 
 def host_of(base_url: str) -> str:
@@ -79,16 +61,12 @@ class ServiceTask:
 
     template_ext: Sequence[str] = ()
     ui_color = "#e3edf7"
-    operator_extra_links: Collection[BaseOperatorLink] = (KnowledgeBotServiceLink(),)
 
     template_fields: Collection[str]
     knowledge_bot_conn_id: str
 
     _iterated: ClassVar[Sequence[str]] = ()
     """The parameters that are read item by item, in each try anew."""
-
-    service_page = ""
-    """Where the extra link leads, once the task knows its connection."""
 
     def _set_xcomargs_dependencies(self) -> None:
         """Check what no run can use; Airflow calls this for each task that a DAG file makes."""
@@ -114,9 +92,7 @@ class ServiceTask:
     def _hook(self) -> KnowledgeBotHook:
         """Return the connection's hook; the caller takes errors into `task_fails_for_good`."""
         check_filled(knowledge_bot_conn_id=self.knowledge_bot_conn_id)
-        hook = KnowledgeBotHook(self.knowledge_bot_conn_id)
-        self.service_page = service_page(hook.settings.base_url)
-        return hook
+        return KnowledgeBotHook(self.knowledge_bot_conn_id)
 
 
 def hand_on(operator: "BaseOperator", context: "Context", result: dict[str, Any]) -> None:
@@ -132,16 +108,6 @@ def hand_on(operator: "BaseOperator", context: "Context", result: dict[str, Any]
         context["ti"].xcom_push(key="return_value", value=storable(result))
     except Exception:  # noqa: BLE001 - whatever XCom's backend raises
         _log.exception("The task's result cannot be handed on.")
-
-
-def label_mapped_task(label: str, context: "Context") -> None:
-    """Show a mapped task by a name instead of its number, unless it has none, or its DAG says how.
-
-    Airflow renders the template also while it handles an error, so that nothing in it may fail.
-    """
-    is_mapped = getattr(context.get("ti"), "map_index", -1) >= 0
-    if is_mapped and label and context.get("map_index_template") is None:
-        context["map_index_template"] = "{{ task.item_label }}"
 
 
 # While the DAG is parsed --------------------------------------------------------------------------

@@ -146,13 +146,6 @@ def test_outlets_get_the_counts(bot):
     assert events[alias].asset_alias_events == []
 
 
-def test_the_link_leads_to_the_service(bot):
-    operator = checking()
-    (link,) = operator.operator_extra_links
-    run(operator)
-    assert link.get_link(operator, ti_key=None) == f"{URL}/"
-
-
 # What the parameters take
 
 

@@ -184,7 +184,7 @@ def test_a_task_that_was_killed_sends_again_where_its_author_wants_that(airflow,
 
 QUESTIONS = ("message", "check", "sensor")
 ORIGINS = ("ingest", "items", "rows", "folder")
-SOURCES = ("text", "ready", "page", "file", *ORIGINS)
+SOURCES = ("text", "page", "file", *ORIGINS)
 
 
 @needs_state_store

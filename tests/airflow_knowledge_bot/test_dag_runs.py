@@ -72,57 +72,6 @@ def test_texts_of_templates_are_lists_and_mappings_where_these_are_meant(dags, g
     assert sum(one["collections"] == ["col_1", "col_2"] for one in sent) == 4
 
 
-LABELS = """
-from airflow_knowledge_bot.operators import *
-
-@task.knowledge_bot_ingest(collections="col_1", ledger_conn_id="ledger")
-def shop(day, size=1):
-    yield {"name": day, "content": "c"}
-
-def rows(ti):
-    yield {"name": f"{ti.map_index}", "content": "c"}
----
-shop.expand(day=["mo", "tu"])
-shop.override(task_id="two").partial(size=2).expand(day=["mo", "tu"])
-partial = {"collections": "col_1", "ledger_conn_id": "ledger"}
-KnowledgeBotIngestOperator.partial(task_id="functions", **partial).expand(origin=[rows, rows])
-KnowledgeBotIngestOperator.partial(task_id="origins", origin=rows, **partial).expand(
-    origin_name=["shop", "depot"]
-)
-KnowledgeBotIngestOperator.partial(task_id="items", **partial).expand(origin=[
-    [{"name": "a", "content": "c"}, {"name": "b", "content": "c"}],
-    [{"url": "https://x.example/?key=7"}],
-])
-text = {"content": "c", "collections": "col_1"}
-KnowledgeBotCreateTextSourceOperator.partial(task_id="texts", **text).expand(source_name=["n"])
-KnowledgeBotCreateTextSourceOperator.partial(
-    task_id="own", map_index_template="my {{ task.source_name }}", **text
-).expand(source_name=["n"])
-KnowledgeBotCreateTextSourceOperator(task_id="alone", source_name="n", **text)
-"""
-
-
-def test_a_mapped_task_is_named_only_where_that_tells_it_from_the_others(dags, good, ledger):
-    done = dags.run(dags.load(LABELS))
-    assert done.state == "success", done.log
-    labels = {name: task.label for name, task in done.tasks.items()}
-    assert labels == {
-        "shop[0]": "mo",
-        "shop[1]": "tu",
-        "two[0]": "2, mo",
-        "two[1]": "2, tu",
-        "functions[0]": "0",
-        "functions[1]": "1",
-        "origins[0]": "shop",
-        "origins[1]": "depot",
-        "items[0]": "a … b",
-        "items[1]": "https://x.example/",
-        "texts[0]": "n",
-        "own[0]": "my n",
-        "alone": None,
-    }
-
-
 CHECKED = """
 from airflow_knowledge_bot.operators import KnowledgeBotCheckOperator
 from airflow_knowledge_bot.sensors import KnowledgeBotAnswerSensor

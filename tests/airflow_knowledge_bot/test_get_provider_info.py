@@ -66,13 +66,11 @@ def test_every_guide_picture_module_and_class_that_it_names_exists():
     assert named(CONNECTION_TYPE["hook-class-name"]) is KnowledgeBotHook
     assert named(OF_LEDGERS["hook-class-name"]) is KnowledgeBotLedgerHook
     (scheme,) = info["asset-uris"]
-    (link,) = info["extra-links"]
     for path in (
         scheme["handler"],
         scheme["factory"],
         scheme["to_openlineage_converter"],
         *(decorator["class-name"] for decorator in info["task-decorators"]),
-        link,
     ):
         assert callable(named(path))
 

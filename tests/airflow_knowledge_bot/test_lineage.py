@@ -4,15 +4,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from airflow_knowledge_bot._compat import AirflowFailException
 from airflow_knowledge_bot.operators import (
-    KnowledgeBotCheckOperator,
     KnowledgeBotCreateTextSourceOperator,
     KnowledgeBotCreateWebpageSourceOperator,
     KnowledgeBotIngestOperator,
     KnowledgeBotUploadSourceOperator,
 )
-from answering_bot import OPENING, PARKING, TaskInstance
 from knowledge_bot.origins import Folder
 
 pytest.importorskip("airflow.providers.openlineage", reason="Airflow's OpenLineage provider")
@@ -61,28 +58,3 @@ def test_an_ingestion_s_lineage_begins_where_its_items_were(tmp_path):
     )
     collection = ("knowledgebot://service.test", "col_1")
     assert lineage_of(ingest) == [[("file", f"{tmp_path}/docs")], [collection]]
-
-
-def test_a_check_s_lineage_is_the_bot_with_an_assertion_for_each_question(bot):
-    check = KnowledgeBotCheckOperator(
-        task_id="check", bot_id="bot_guide", questions=[OPENING, {"id": "parking", **PARKING}]
-    )
-    assert check.get_openlineage_facets_on_failure(None) is None  # nothing was asked yet
-    for wrong in (False, True):
-        if wrong:
-            bot.knows[PARKING["ask"]] = "On the roof, of course."
-            with pytest.raises(AirflowFailException):
-                check.execute({"ti": TaskInstance()})
-            result = check.get_openlineage_facets_on_failure(None)
-        else:
-            check.execute({})
-            result = check.get_openlineage_facets_on_complete(None)
-        (dataset,) = result.inputs
-        assert (dataset.namespace, dataset.name) == ("knowledgebot://service.test", "bot_guide")
-        assert result.outputs == []
-        opening, parking = dataset.inputFacets["dataQualityAssertions"].assertions
-        assert (opening.success, parking.success) == (True, not wrong)
-        assert "When do you open?" in (opening.assertion, getattr(opening, "description", None))
-        assert getattr(parking, "name", "parking") == "parking"
-        # The answers are not for whoever reads the catalogue.
-        assert "roof" not in str(result)

@@ -2,7 +2,6 @@
 
 import tracemalloc
 from pathlib import Path
-from types import SimpleNamespace
 
 import airflow.sdk
 import pytest
@@ -287,11 +286,3 @@ KnowledgeBotCreateTextSourceOperator(
     if hasattr(airflow.sdk, "NEVER_EXPIRE"):  # Airflow 3.1 and 3.2 keep nothing between tries
         assert "on_unknown='resend': an earlier try may have sent the request" in text
     assert KEY not in done.log + text
-
-
-def test_the_link_leads_to_the_service(good):
-    operator = task(TEXT)
-    (link,) = operator.operator_extra_links
-    assert link.get_link(operator, ti_key=None) == ""
-    operator.execute({"ti": SimpleNamespace(max_tries=0)})
-    assert link.get_link(operator, ti_key=None) == "https://service.test/"

@@ -56,12 +56,11 @@ class Run:
 
 @dataclass
 class Task:
-    """What became of a task: state, last try, what it handed on, and its name in the grid."""
+    """What became of a task: state, last try, and what it handed on."""
 
     state: str
     try_number: int
     xcom: Any
-    label: str | None
 
 
 class Dags:
@@ -155,9 +154,7 @@ class Dags:
                     )
                 ][:1] or [None]
                 xcom = None if handed_on is None else XComModel.deserialize_value(handed_on)
-                tasks[f"{ti.task_id}{index}"] = Task(
-                    str(ti.state), ti.try_number, xcom, ti.rendered_map_index
-                )
+                tasks[f"{ti.task_id}{index}"] = Task(str(ti.state), ti.try_number, xcom)
         return Run(str(run.state), tasks, written.getvalue())
 
 

@@ -15,11 +15,10 @@ from airflow_knowledge_bot.tasks import ServiceTask, as_seconds, check_number, h
 if TYPE_CHECKING:
     from os import PathLike
 
-    from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Context, ObjectStoragePath
 
     from airflow_knowledge_bot.arguments import BaseOperatorArguments
-    from knowledge_bot.checks import CheckReport, Question
+    from knowledge_bot.checks import Question
 
 
 class KnowledgeBotCheckOperator(ServiceTask, BaseOperator):
@@ -64,7 +63,6 @@ class KnowledgeBotCheckOperator(ServiceTask, BaseOperator):
     _iterated = ("questions",)
 
     _stop: Event | None = None
-    _report: "CheckReport | None" = None
 
     def __init__(
         self,
@@ -128,7 +126,6 @@ class KnowledgeBotCheckOperator(ServiceTask, BaseOperator):
             if progress.newest is not None:
                 hand_on(self, context, so_far(progress.newest, self))
             raise
-        self._report = report
         log_report(report)
         result = summary(report)
         failure = failure_of(report)
@@ -146,20 +143,3 @@ class KnowledgeBotCheckOperator(ServiceTask, BaseOperator):
         """Ask nothing more, and wait a few seconds for the answers in flight."""
         if self._stop is not None:
             self._stop.set()
-
-    def get_openlineage_facets_on_complete(
-        self,
-        task_instance: object,  # noqa: ARG002 - OpenLineage's signature
-    ) -> "OperatorLineage[Any, Any] | None":
-        """Return the bot, with an assertion for each question."""
-        from airflow_knowledge_bot.lineage import checked
-
-        if self._report is None:  # nothing was asked
-            return None
-        return checked(service=self.service_page, results=self._report.results)
-
-    def get_openlineage_facets_on_failure(
-        self, task_instance: object
-    ) -> "OperatorLineage[Any, Any] | None":
-        """Return the same for a failed check, where it matters most."""
-        return self.get_openlineage_facets_on_complete(task_instance)

@@ -14,7 +14,6 @@ from airflow.sdk import BaseOperator, XComArg
 
 from airflow_knowledge_bot.hooks import KnowledgeBotHook
 from airflow_knowledge_bot.tasks import (
-    NAMING,
     ServiceTask,
     as_bool,
     as_number,
@@ -23,7 +22,6 @@ from airflow_knowledge_bot.tasks import (
     check_number,
     check_on_unknown,
     hand_on,
-    label_mapped_task,
     without_secrets,
 )
 
@@ -49,9 +47,6 @@ Failed = Literal[
 """The ways in which it is not known that the service has what the origin has."""
 
 FAILED: tuple[Failed, ...] = get_args(Failed)
-
-# The length of a mapped task's label.
-_LABEL = 100
 
 
 class OriginTask(ServiceTask):
@@ -111,11 +106,6 @@ class OriginTask(ServiceTask):
             if id(self.origin) not in seen_oids:  # else it is a mapped task's, and rendered already
                 self.origin = as_several(rendered(self.origin, render, jinja_env))
         super()._do_render_template_fields(parent, fields, context, jinja_env, seen_oids)
-        if parent is self:
-            self._render_more(context)
-
-    def _render_more(self, context: "Context") -> None:
-        """Take what the operator's own templates became."""
 
     def _secrets(self) -> Iterator[str]:
         several = self.origin if isinstance(self.origin, list | tuple) else [self.origin]
@@ -298,17 +288,6 @@ class KnowledgeBotIngestOperator(OriginTask, BaseOperator):
             if not isinstance(number := getattr(self, name), str | timedelta):  # a str is rendered
                 check_number(name, number, 0, most)
 
-    @property
-    def item_label(self) -> str:
-        """A mapped task's name in Airflow's grid, unless its DAG gives one."""
-        given: Any = self.origin
-        of_items = ""
-        if isinstance(given, list | tuple) and given:
-            of_items = " … ".join(dict.fromkeys((_label(given[0]), _label(given[-1]))))
-        elif not callable(given) and not self.origin_name:
-            of_items = _label(getattr(given, "name", ""))
-        return ": ".join(filter(None, (self.origin_name, of_items)))
-
     def execute(self, context: "Context") -> dict[str, Any]:
         """Ingest all items, then fail if any of them is not in the service.
 
@@ -337,7 +316,9 @@ class KnowledgeBotIngestOperator(OriginTask, BaseOperator):
         given = {"collections": self.collections}
         with task_fails_for_good(self.knowledge_bot_conn_id, given, self.on_unknown):
             hook = self._hook()
-            collections = collection_ids(hook.settings.default("collections", self.collections))
+            collections = collection_ids(
+                hook.settings.default("collections", as_several(self.collections))
+            )
             ledger = None
             if self.ledger_conn_id is not None:
                 check_filled(ledger_conn_id=self.ledger_conn_id)
@@ -440,11 +421,6 @@ class KnowledgeBotIngestOperator(OriginTask, BaseOperator):
             outputs=self._collection_uris,
         )
 
-    def _render_more(self, context: "Context") -> None:
-        self.collections = as_several(self.collections)
-        # Airflow itself reads the label's template before there is an operator.
-        label_mapped_task(self.item_label, context)
-
     def _prune(self) -> Any:
         """Return what the run removes, in the words of an `Ingestion`."""
         prune = self.prune
@@ -466,27 +442,11 @@ def _connections_of_items() -> Iterator[None]:
 
 
 def _described(given: Any, name: str) -> str:
+    """Return what is ingested, for the log: without a connection's id, a login or a query."""
     if callable(given):
         from airflow_knowledge_bot.functions import name_of
 
         return f"items of the function {name_of(given)!r}"
     if isinstance(given, list | tuple):
         return f"{len(given):,} items"
-    return f"{type(given).__name__} {_label(name)}"
-
-
-def _label(item: object) -> str:
-    """Return a short name of an item or a source, without a connection's id or a query."""
-    from airflow_knowledge_bot.texts import brief
-
-    if isinstance(item, dict):
-        item = next(filter(None, (item.get(field) for field in NAMING)), "an item")
-    else:
-        item = next(filter(None, (getattr(item, field, None) for field in NAMING)), item)
-    text = brief(str(item))
-    if "://" in text:
-        try:
-            text = without_secrets(text)
-        except ValueError:  # an error elsewhere says so
-            text = "an address"
-    return text if len(text) <= _LABEL else f"…{text[1 - _LABEL :]}"
+    return f"{type(given).__name__} {without_secrets(name) if '://' in name else name}"

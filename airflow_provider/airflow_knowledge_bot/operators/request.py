@@ -1,12 +1,8 @@
 """The operators that send one request each: they create a source, or ask a bot."""
 
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
-
-from airflow_knowledge_bot._compat import AirflowException, AirflowFailException
 
 # isort: split
 from airflow.sdk import BaseOperator
@@ -14,11 +10,9 @@ from airflow.sdk import BaseOperator
 from airflow_knowledge_bot.hooks.knowledge_bot import KnowledgeBotHook, plain
 from airflow_knowledge_bot.tasks import (
     ServiceTask,
-    as_seconds,
     as_several,
     check_filled,
     check_on_unknown,
-    label_mapped_task,
 )
 
 if TYPE_CHECKING:
@@ -33,9 +27,6 @@ if TYPE_CHECKING:
 
 # How many characters of a message or a name identify it.
 _LABEL = 60
-
-# Seconds between two looks at a source, at first and at most.
-_PAUSE, _LONGEST_PAUSE = 0.25, 10.0
 
 # Parameters whose names in the interface `default_args` for other operators would reach.
 _SENT_AS = {"source_name": "name", "scrape_headers": "headers"}
@@ -56,8 +47,6 @@ class RequestOperator(ServiceTask, BaseOperator):
     named_by: ClassVar[str]
     """The one by which a person recognises the request."""
 
-    wait_ready = 0.0
-
     def __init__(
         self,
         *,
@@ -71,33 +60,23 @@ class RequestOperator(ServiceTask, BaseOperator):
         self.on_unknown = on_unknown
         self._collection_uris: list[str] = []
 
-    @property
-    def item_label(self) -> str:
-        """A mapped task's name in Airflow's grid, unless its DAG gives one."""
-        from airflow_knowledge_bot.texts import brief
-
-        return brief(str(getattr(self, self.named_by)))[:_LABEL]
-
     def execute(self, context: "Context") -> dict[str, Any]:
         """Send the request and return its answer as a small plain dict.
 
         Raises:
             AirflowFailException: the request cannot be sent as it is, the service refused it for
-                good or could not read the source, or the service may have acted on it although no
-                answer arrived (`on_unknown="hold"`).
-            AirflowException: `wait_ready` is over; the next try waits for the same source.
+                good, or it may have acted on it although no answer arrived (`on_unknown="hold"`).
             KnowledgeBotError: Airflow may try the task again.
         """
         from airflow_knowledge_bot.assets.knowledge_bot import collection_uri, describe_outlets
         from airflow_knowledge_bot.failures import task_fails_for_good
         from airflow_knowledge_bot.memory import Intent
         from airflow_knowledge_bot.tasks import without_secrets
-        from airflow_knowledge_bot.texts import storable
+        from airflow_knowledge_bot.texts import brief, storable
 
-        label = self.item_label
+        label = brief(str(getattr(self, self.named_by)))[:_LABEL]
         given = {name: getattr(self, name) for name in self.parameters}
         with task_fails_for_good(self.knowledge_bot_conn_id, given, self.on_unknown):
-            label_mapped_task(label, context)
             hook = self._hook()
             name = self.by_connection
             given[name] = hook.settings.default(name, given[name])
@@ -110,17 +89,11 @@ class RequestOperator(ServiceTask, BaseOperator):
             place = {"endpoint": self.endpoint, "base_url": hook.settings.base_url}
             intent = Intent(context, place | request, self.on_unknown, what)
             with hook.get_conn() as client:
-                if self.wait_ready:
-                    from knowledge_bot.adapters import check_announced
-
-                    check_announced(("sources",), "wait_ready", client.extensions())
                 if intent.answer is None:
                     answer = self._sent(client, intent, request)
                 else:
                     self.log.info("An earlier try sent the request; its answer is returned.")
                     answer = intent.answer
-                if self.wait_ready:
-                    answer = self._ready(client, answer, again=intent.is_kept)
         created, extra = self._described(request, answer)
         base_url = hook.settings.base_url
         self.log.info("Created %s at %s.", storable(created), without_secrets(base_url))
@@ -139,41 +112,6 @@ class RequestOperator(ServiceTask, BaseOperator):
         with _opened(request) if "file" in request else nullcontext(request) as ready:
             send = getattr(client, self.endpoint)
             return intent.send(client, lambda key: plain(send(**ready, idempotency_key=key)))
-
-    def _ready(self, client: "Client", answer: dict[str, Any], *, again: bool) -> dict[str, Any]:
-        """Wait until questions are answered from the source, or another one has taken its place."""
-        from knowledge_bot.errors import KnowledgeBotError
-
-        what = f"The source {answer['id']} {answer['name']!r}"
-        self.log.info("%s is accepted; waiting until it is ready.", what)
-        end, pause = time.monotonic() + self.wait_ready, _PAUSE
-        while True:
-            try:
-                source = client.get_source(answer["id"])
-            except KnowledgeBotError as error:
-                if not error.may_pass:
-                    raise
-                state = str(error)
-            else:
-                state = source.status
-                is_another = answer.get("revision") not in (None, source.revision)
-                if is_another or source.ready_revision == source.revision:
-                    for warning in source.warnings:
-                        self.log.warning("%s: %s", what, warning)
-                    return {**answer, "status": state}
-                if state == "failed":
-                    raise AirflowFailException(
-                        f"{what} cannot be read by the service: {source.reason}. Correct it, and "
-                        "clear the task, which creates another source."
-                    )
-            left = end - time.monotonic()
-            if left <= 0:
-                late = f"{what} was not ready within {self.wait_ready:g} s: {state}."
-                if not again:
-                    raise AirflowFailException(f"{late} Another try would create it once more.")
-                raise AirflowException(f"{late} The next try waits for the same source.")
-            time.sleep(min(pause, left))
-            pause = min(2 * pause, _LONGEST_PAUSE)
 
     def _described(
         self, request: dict[str, Any], answer: dict[str, Any]
@@ -207,13 +145,11 @@ class _CreateSourceOperator(RequestOperator):
         collections: "str | Sequence[str] | None",
         knowledge_bot_conn_id: str,
         on_unknown: "OnUnknown",
-        wait_ready: timedelta | float,
         **kwargs: "Unpack[BaseOperatorArguments]",
     ) -> None:
         super().__init__(
             knowledge_bot_conn_id=knowledge_bot_conn_id, on_unknown=on_unknown, **kwargs
         )
-        self.wait_ready = as_seconds("wait_ready", wait_ready)
         self.source_name = source_name
         self.collections = collections
 
@@ -254,9 +190,6 @@ class KnowledgeBotCreateWebpageSourceOperator(_CreateSourceOperator):
         knowledge_bot_conn_id: the connection (templated).
         on_unknown: what to do if the service may have acted although no answer arrived: `hold`
             fails for good, so that nothing is sent twice; `resend` lets Airflow's next try send it.
-        wait_ready: for how many seconds (or a timedelta) the task waits until questions are
-            answered from the source, and fails where the service cannot read it; 0: it does not
-            wait. The service has to announce `sources`.
     """
 
     endpoint = "create_webpage_source"
@@ -276,7 +209,6 @@ class KnowledgeBotCreateWebpageSourceOperator(_CreateSourceOperator):
         scrape_headers: Mapping[str, str] | None = None,
         knowledge_bot_conn_id: str = KnowledgeBotHook.default_conn_name,
         on_unknown: "OnUnknown" = "hold",
-        wait_ready: timedelta | float = 0.0,
         **kwargs: "Unpack[BaseOperatorArguments]",
     ) -> None:
         super().__init__(
@@ -284,7 +216,6 @@ class KnowledgeBotCreateWebpageSourceOperator(_CreateSourceOperator):
             collections=collections,
             knowledge_bot_conn_id=knowledge_bot_conn_id,
             on_unknown=on_unknown,
-            wait_ready=wait_ready,
             **kwargs,
         )
         self.url = url
@@ -308,9 +239,6 @@ class KnowledgeBotCreateTextSourceOperator(_CreateSourceOperator):
         knowledge_bot_conn_id: the connection (templated).
         on_unknown: what to do if the service may have acted although no answer arrived: `hold`
             fails for good, so that nothing is sent twice; `resend` lets Airflow's next try send it.
-        wait_ready: for how many seconds (or a timedelta) the task waits until questions are
-            answered from the source, and fails where the service cannot read it; 0: it does not
-            wait. The service has to announce `sources`.
     """
 
     endpoint = "create_text_source"
@@ -326,7 +254,6 @@ class KnowledgeBotCreateTextSourceOperator(_CreateSourceOperator):
         collections: "str | Sequence[str] | None" = None,
         knowledge_bot_conn_id: str = KnowledgeBotHook.default_conn_name,
         on_unknown: "OnUnknown" = "hold",
-        wait_ready: timedelta | float = 0.0,
         **kwargs: "Unpack[BaseOperatorArguments]",
     ) -> None:
         super().__init__(
@@ -334,7 +261,6 @@ class KnowledgeBotCreateTextSourceOperator(_CreateSourceOperator):
             collections=collections,
             knowledge_bot_conn_id=knowledge_bot_conn_id,
             on_unknown=on_unknown,
-            wait_ready=wait_ready,
             **kwargs,
         )
         self.content = content
@@ -355,9 +281,6 @@ class KnowledgeBotUploadSourceOperator(_CreateSourceOperator):
         knowledge_bot_conn_id: the connection (templated).
         on_unknown: what to do if the service may have acted although no answer arrived: `hold`
             fails for good, so that nothing is sent twice; `resend` lets Airflow's next try send it.
-        wait_ready: for how many seconds (or a timedelta) the task waits until questions are
-            answered from the source, and fails where the service cannot read it; 0: it does not
-            wait. The service has to announce `sources`.
     """
 
     endpoint = "upload_source"
@@ -374,7 +297,6 @@ class KnowledgeBotUploadSourceOperator(_CreateSourceOperator):
         filename: str | None = None,
         knowledge_bot_conn_id: str = KnowledgeBotHook.default_conn_name,
         on_unknown: "OnUnknown" = "hold",
-        wait_ready: timedelta | float = 0.0,
         **kwargs: "Unpack[BaseOperatorArguments]",
     ) -> None:
         super().__init__(
@@ -382,7 +304,6 @@ class KnowledgeBotUploadSourceOperator(_CreateSourceOperator):
             collections=collections,
             knowledge_bot_conn_id=knowledge_bot_conn_id,
             on_unknown=on_unknown,
-            wait_ready=wait_ready,
             **kwargs,
         )
         self.file = file

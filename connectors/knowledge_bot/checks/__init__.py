@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from knowledge_bot.checks._coverage import Audit, AuditedDocument, Finding
     from knowledge_bot.checks._files import load_questions
     from knowledge_bot.checks._questions import Question
-    from knowledge_bot.checks._report import CheckReport, CheckStop, Result, Verdict
-    from knowledge_bot.checks._run import CheckOptions, Progress, acheck, check
+    from knowledge_bot.checks._report import CheckReport, CheckStop, Progress, Result, Verdict
+    from knowledge_bot.checks._run import CheckOptions, acheck, check
 
 __all__ = [
     "Audit",
@@ -62,7 +62,7 @@ _HOMES = {
     "_coverage": ("Audit", "AuditedDocument", "Finding"),
     "_files": ("load_questions",),
     "_questions": ("Question",),
-    "_run": ("CheckOptions", "Progress", "acheck", "check"),
+    "_run": ("CheckOptions", "acheck", "check"),
 }
 _HOMES["_report"] = tuple({*__all__}.difference(*_HOMES.values()))
 __getattr__, __dir__ = lazy_names(__name__, _HOMES)

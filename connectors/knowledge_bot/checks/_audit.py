@@ -24,7 +24,7 @@ from knowledge_bot._endpoints import check_number, identifier
 from knowledge_bot._threads import in_own_loop, in_thread
 from knowledge_bot.checks._bots import check_bot
 from knowledge_bot.checks._coverage import Audit, AuditedDocument, Finding
-from knowledge_bot.checks._run import OnProgress, Progress
+from knowledge_bot.checks._report import OnProgress, Progress
 from knowledge_bot.checks._sentences import Corpus, holds, letters, sentences, words
 from knowledge_bot.errors import (
     BadRequestError,

@@ -1,5 +1,6 @@
 """The result of a check: as an object, as text, and as JUnit XML."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -12,6 +13,33 @@ from knowledge_bot.errors import KnowledgeBotError
 
 # Characters of an answer that a report keeps: enough to see what is wrong.
 _ANSWER_KEPT = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a check or an audit is.
+
+    Attributes:
+        total: how many questions, or documents, there are.
+        passed: how many have passed, or were found.
+        open: how many may still be: not asked yet, or to be asked again.
+        asked: how often a bot was asked, whatever came of it.
+        elapsed: seconds since it began.
+        pause: seconds until a check's next question is due, while none is under way; otherwise 0.
+        most: how often an audit asks at most; None of a check.
+    """
+
+    total: int
+    passed: int
+    open: int
+    asked: int
+    elapsed: float
+    pause: float = 0.0
+    most: int | None = None
+
+
+OnProgress = Callable[[Progress], object]
+"""Called whenever something changes, one call at a time, in another thread or in the loop's."""
 
 
 class Verdict(StrEnum):

@@ -25,7 +25,15 @@ from knowledge_bot._signals import Event
 from knowledge_bot._threads import in_own_loop, in_thread
 from knowledge_bot.checks._bots import NoSuchBotError, check_bot
 from knowledge_bot.checks._questions import Question
-from knowledge_bot.checks._report import CheckReport, CheckStop, Result, Verdict, shortened
+from knowledge_bot.checks._report import (
+    CheckReport,
+    CheckStop,
+    OnProgress,
+    Progress,
+    Result,
+    Verdict,
+    shortened,
+)
 from knowledge_bot.errors import (
     APIError,
     BadRequestError,
@@ -49,34 +57,8 @@ _STOPS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a check or an audit is.
-
-    Attributes:
-        total: how many questions, or documents, there are.
-        passed: how many have passed, or were found.
-        open: how many may still be: not asked yet, or to be asked again.
-        asked: how often a bot was asked, whatever came of it.
-        elapsed: seconds since it began.
-        pause: seconds until a check's next question is due, while none is under way; otherwise 0.
-        most: how often an audit asks at most; None of a check.
-    """
-
-    total: int
-    passed: int
-    open: int
-    asked: int
-    elapsed: float
-    pause: float = 0.0
-    most: int | None = None
-
-
 OnResult = Callable[[Result], object]
 """Called with what came of each attempt, one call at a time, in another thread or in the loop's."""
-
-OnProgress = Callable[[Progress], object]
-"""Called whenever something changes, in the same way."""
 
 C = TypeVar("C", Client, AsyncClient)
 T = TypeVar("T")

@@ -101,11 +101,6 @@ for moment in ("before", "after"):
     with killed("text"):
         KnowledgeBotCreateTextSourceOperator(task_id="task", content="At nine.", **SOURCE)
 
-    with killed("ready"):
-        KnowledgeBotCreateTextSourceOperator(
-            task_id="task", content="At nine.", wait_ready=120, **SOURCE
-        )
-
     with killed("page"):
         KnowledgeBotCreateWebpageSourceOperator(
             task_id="task", url="https://page.example/", **SOURCE
