@@ -7,7 +7,6 @@ with, how each is sent, and what is written down, is the keeper's: the service i
 
 import asyncio
 import contextlib
-import itertools
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
@@ -217,33 +216,30 @@ class Courier:
         self._counters, self._stop = counters, stop
         self._judge = Judge(gate, repeatable=keeper.repeatable)
 
-    async def send(self, job: Job) -> float | None:
-        """Send an item when it has its turn, and record the outcome.
-
-        Returns:
-            The seconds after which it is to be sent again; None if it is not.
-        """
-        async with self._gate.turn() as mine:
-            if not mine:
-                if job.failure is not None:  # the run ended before it could be sent again
-                    self._counters.add(job.failure)
-                return None
-            if not await self._keeper.claim(job):
-                return None
-            wait = await self._try(job)
-        while wait is not None and job.in_doubt:
-            # It keeps its claim while it waits, since it may have been acted on.
-            await asyncio.sleep(wait)
+    async def send(self, job: Job) -> None:
+        """Send an item when it has its turn, again while that may help, and record the outcome."""
+        wait: float | None = 0.0
+        while wait is not None:
+            if wait:
+                await self._gate.rest(wait)
             async with self._gate.turn() as mine:
                 if not mine:
-                    error = job.failure.error if job.failure else ""
-                    self._keeper.failed(job, "unknown", error, again=False)
-                    return None
+                    self._left_over(job)
+                    return
+                # One that may have been acted on keeps its claim while it waits.
+                if not job.in_doubt and not await self._keeper.claim(job):
+                    return
                 wait = await self._try(job)
-        return wait
+
+    def _left_over(self, job: Job) -> None:
+        """Record what was to be sent again when the run ended."""
+        if job.failure is not None and job.in_doubt:
+            self._keeper.failed(job, "unknown", job.failure.error, again=False)
+        elif job.failure is not None:
+            self._counters.add(job.failure)
 
     async def _try(self, job: Job) -> float | None:
-        """Send an item once, and record the outcome; return as `send` does."""
+        """Send an item once; return the seconds after which it is to be sent again, or None."""
         job.tries, began, self._counters.current = job.tries + 1, time.monotonic(), job.name
         method, fields = self._keeper.request(job)
         try:
@@ -288,7 +284,7 @@ class SendingWorkers:
 
     Args:
         most: how many.
-        send: sends one; returns the seconds after which it is to be sent again, or None.
+        send: sends one.
         begin: returns whether one more may be begun.
         on_error: called with what `send` raised.
     """
@@ -296,29 +292,20 @@ class SendingWorkers:
     def __init__(
         self,
         most: int,
-        send: Callable[[Job], Awaitable[float | None]],
+        send: Callable[[Job], Awaitable[None]],
         begin: Callable[[], bool],
         on_error: Callable[[BaseException], None],
     ) -> None:
         self._most, self._send, self._begin, self._on_error = most, send, begin, on_error
-        # What is sent again comes first, and at the end a None for each.
-        self._queue: asyncio.PriorityQueue[tuple[int, int, Job | None]] = asyncio.PriorityQueue()
-        self._numbers = itertools.count()
+        self._queue: asyncio.Queue[Job] = asyncio.Queue(most)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._room = asyncio.Event()
-        self._waiting: dict[int, tuple[asyncio.TimerHandle, Callable[[], None]]] | None = {}
-        # What is being sent, and items with the same key, whose turn comes after that.
-        self._in_flight: dict[str, list[Job]] = {}
 
     async def take(self, jobs: Sequence[Job]) -> None:
         """Take jobs, and return when there is room for more."""
         for job in jobs:
-            self._queue.put_nowait((1, next(self._numbers), job))
-        while len(self._tasks) < min(self._most, self._queue.qsize()):
-            self._tasks.add(asyncio.create_task(self._work()))
-        while self._queue.qsize() > len(self._tasks) and self._waiting is not None:
-            self._room.clear()
-            await self._room.wait()
+            await self._queue.put(job)
+            if len(self._tasks) < self._most:
+                self._tasks.add(asyncio.create_task(self._work()))
 
     async def finish(self) -> None:
         """Return when all is sent."""
@@ -329,55 +316,20 @@ class SendingWorkers:
         if not cancelled:
             await self.finish()
         for task in self._tasks:
-            self._queue.put_nowait((2, next(self._numbers), None))
-            if cancelled:
-                task.cancel()
+            task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
 
-    def hurry(self) -> None:
-        """Let nothing wait any more before it is sent again."""
-        waiting, self._waiting = self._waiting or {}, None
-        for timer, put in waiting.values():
-            timer.cancel()
-            put()
-        self._room.set()
-
     async def _work(self) -> None:
-        while (job := (await self._queue.get())[2]) is not None:
-            if self._queue.qsize() <= len(self._tasks):
-                self._room.set()
-            again = None
-            if (waiting := self._in_flight.get(job.key)) is not None:
-                waiting.append(job)
-            elif job.failure is not None or self._begin():
-                self._in_flight[job.key] = []
-                try:
-                    again = await self._send(job)
-                except Exception as error:  # noqa: BLE001 - the run decides
-                    self._on_error(error)
-                finally:
-                    for other in self._in_flight.pop(job.key):
-                        self._queue.put_nowait((1, next(self._numbers), other))
-            if again is not None:
-                self._put_again(job, again)
-            else:
+        while True:
+            job = await self._queue.get()
+            try:
+                if self._begin():
+                    await self._send(job)
+            except Exception as error:  # noqa: BLE001 - the run decides
+                self._on_error(error)
+            finally:
                 self._queue.task_done()
-
-    def _put_again(self, job: Job, seconds: float) -> None:
-        """Let an item be taken again after so many seconds; until then the queue is not done."""
-        number = next(self._numbers)
-
-        def put() -> None:
-            if self._waiting is not None:
-                self._waiting.pop(number, None)
-            self._queue.put_nowait((0, number, job))
-            self._queue.task_done()
-
-        if self._waiting is None:
-            put()
-        else:
-            self._waiting[number] = asyncio.get_running_loop().call_later(seconds, put), put
 
 
 class _Memory:
@@ -555,8 +507,6 @@ class Run:
             if stop is not Stop.LIMIT:  # otherwise what was begun is still sent
                 logger.warning("The ingestion stops: %s", stop_reason(stop, detail))
                 self.gate.end()
-                if self._workers is not None:
-                    self._workers.hurry()
 
     def abort(self) -> None:
         """End at once, whatever becomes of what is in flight. Called in the loop's thread."""

@@ -117,52 +117,46 @@ class Outage:
         return (Stop.UNAVAILABLE, str(error)) if strange else None
 
 
-class _SuccessWindow:
-    """How many requests may be in flight: additive increase, multiplicative decrease, as in TCP."""
-
-    def __init__(self, most: int) -> None:
-        self.most = self.allowed = float(most)
-        self.rounds = 0
-        self._round_began = self._slowed_at = 0.0
-
-    def grow(self) -> None:
-        self.allowed = min(self.most, self.allowed + 1 / self.allowed)
-
-    def shrink(self, began: float) -> bool:
-        """Allow fewer; False where a request that was in flight together with this one did so."""
-        if began < self._round_began:
-            return False
-        now = self._round_began = time.monotonic()
-        self.rounds += 1
-        # At most once a second, or a service that refuses a few of many would get one at a time.
-        if now - self._slowed_at >= 1:
-            self._slowed_at, self.allowed = now, max(1.0, self.allowed / 2)
-        return True
-
-
 class Pressure:
     """Lets at most `concurrency` requests go at once, and fewer when the service asks for less.
 
+    How many is as in TCP: additive increase, multiplicative decrease.
+
     Attributes:
-        window: how many may go.
+        most: how many may ever go at once.
+        allowed: how many may go now.
         outage: whether the service is there.
-        in_flight: how many turns are taken.
-        ended: whether no more turns are given.
     """
 
     def __init__(self, concurrency: int, rate: float | None, outage: Outage) -> None:
-        self.window, self.outage = _SuccessWindow(concurrency), outage
-        self._interval = None if rate is None else 1 / rate
+        self.most = self.allowed = float(concurrency)
+        self.outage = outage
+        self._interval = 0.0 if rate is None else 1 / rate
         self._next = 0.0  # when the next turn is, with a rate
-        self.in_flight: int = 0
-        self.ended: bool = False
+        self._in_flight = 0
         self._entering = asyncio.Lock()
-        self._changed = asyncio.Event()
+        self._changed, self._over = asyncio.Event(), asyncio.Event()
         self._paused_until, self._reason = 0.0, ""
+        self._slowed_at = 0.0
+
+    def grow(self) -> None:
+        """Allow more."""
+        self.allowed = min(self.most, self.allowed + 1 / self.allowed)
+
+    def shrink(self, began: float) -> bool:
+        """Allow fewer; False where a request that was in flight together with this one did so.
+
+        At most once a second, or a service that refuses a few of many would get one at a time.
+        """
+        now = time.monotonic()
+        if began < self._slowed_at or now - self._slowed_at < 1:
+            return False
+        self._slowed_at, self.allowed = now, max(1.0, self.allowed / 2)
+        return True
 
     async def begin(self) -> None:
         """Wait until the service answers a ping, by which it also says what it can."""
-        while not self.ended:
+        while not self._over.is_set():
             left = await self.outage.seconds_left()
             if left is None:
                 return
@@ -177,46 +171,35 @@ class Pressure:
             yield mine
         finally:
             if mine:
-                self.in_flight -= 1
+                self._in_flight -= 1
                 self._changed.set()
 
     async def _enter(self) -> bool:
-        if self._is_free and not self._entering.locked():
-            self.in_flight += 1
-            return True
         async with self._entering:  # first come, first served
-            at = time.monotonic()
-            if self._interval is not None:
-                at = max(at, self._next)
-                self._next = at + self._interval
-            while not self.ended:
+            at = self._next = max(time.monotonic(), self._next + self._interval)
+            while not self._over.is_set():
                 wait = max(self._paused_until, at) - time.monotonic()
-                if self.in_flight >= int(self.window.allowed):
+                if self._in_flight >= int(self.allowed):
                     await self._wait(None)
                 elif wait > 0:
                     await self._wait(wait)
                 elif self.outage:
                     if left := await self.outage.seconds_left():
                         self.pause(*left)
-                elif self.in_flight < int(self.window.allowed):  # it may have changed meanwhile
-                    self.in_flight += 1
+                else:
+                    self._in_flight += 1
                     return True
         return False
 
-    @property
-    def _is_free(self) -> bool:
-        """Whether the next item may be sent at once."""
-        return (
-            self.in_flight < int(self.window.allowed)
-            and not self.outage
-            and self._interval is None
-            and not self.ended
-            and self._paused_until <= time.monotonic()
-        )
+    async def rest(self, seconds: float) -> None:
+        """Wait before an item is sent again, unless the run ends."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._over.wait()
 
     def end(self) -> None:
         """Give no more turns."""
-        self.ended = True
+        self._over.set()
         self._changed.set()
 
     def pause(self, seconds: float, reason: str) -> None:
@@ -228,7 +211,7 @@ class Pressure:
     def paused(self) -> str:
         """Why nothing is sent at this moment, as a phrase; empty while something may be."""
         left = self._paused_until - time.monotonic()
-        if self.ended or left < 0.5 or not self._reason:
+        if self._over.is_set() or left < 0.5 or not self._reason:
             return ""
         return f"{self._reason}, going on in {left:.0f} s"
 
@@ -274,12 +257,12 @@ class Judge:
         self._gate.outage.end()
         self._works()
         self._given_up, self._refusals, self._foreign_in_a_row = 0, (0, None), 0
-        self._gate.window.grow()
+        self._gate.grow()
 
     def _works(self) -> None:
         """Record that the service handles requests, whatever it says to them."""
         self._put_off_since = None
-        self._put_off_in_a_row = self._unknown_in_a_row = self._gate.window.rounds = 0
+        self._put_off_in_a_row = self._unknown_in_a_row = 0
 
     def failed(
         self, error: KnowledgeBotError, began: float, tries: int, succeeded: int, *, keyed: bool
@@ -336,7 +319,7 @@ class Judge:
             if isinstance(error, APIError):
                 self._slow_down(error, began)
         self._unknown_in_a_row += 1
-        if self._unknown_in_a_row < self._gate.window.most + _UNKNOWN_IN_A_ROW:
+        if self._unknown_in_a_row < self._gate.most + _UNKNOWN_IN_A_ROW:
             again = (keyed or self._repeatable) and tries < _TRIES
             wait = seconds_to_wait(_backoff(tries, _LONGEST_WAIT)) if again else None
             return Decision(kind, retry_in=wait)
@@ -346,7 +329,7 @@ class Judge:
     @property
     def _is_put_off(self) -> bool:
         """Whether the service puts everything off."""
-        return self._put_off_in_a_row >= max(2, int(self._gate.window.allowed))
+        return self._put_off_in_a_row >= max(2, int(self._gate.allowed))
 
     def _put_off(self, error: APIError, began: float, tries: int) -> Decision:
         """Decide about an item that the service does not take now."""
@@ -370,10 +353,10 @@ class Judge:
 
     def _slow_down(self, error: APIError, began: float) -> None:
         self._put_off_in_a_row += 1
-        window = self._gate.window
-        if window.shrink(began) and self._is_put_off and error.retry_after is None:
+        if self._gate.shrink(began) and self._is_put_off and error.retry_after is None:
             reason = f"the service is overloaded ({error.status_code})"
-            self._gate.pause(seconds_to_wait(_backoff(window.rounds, _LONGEST_BACKOFF)), reason)
+            rounds = self._put_off_in_a_row // int(self._gate.most)
+            self._gate.pause(seconds_to_wait(_backoff(rounds, _LONGEST_BACKOFF)), reason)
 
     def _refused(self, error: KnowledgeBotError, succeeded: int) -> Decision:
         self._works()
