@@ -61,7 +61,7 @@ EXTRAS = {
         ),
         (
             "airflow click defusedxml fastapi feedparser fsspec langchain_core llama_index "
-            "opentelemetry pathspec psycopg rich sqlalchemy watchfiles"
+            "opentelemetry pathspec psycopg rich sqlalchemy"
         ),
     ),
     "airflow": (
@@ -85,7 +85,7 @@ EXTRAS = {
     ),
     "cli": (
         (
-            "import knowledge_bot.cli, watchfiles; "
+            "import knowledge_bot.cli; "
             "from knowledge_bot.ingest import Ledger, ingest; "
             "from knowledge_bot.checks import Question; Question(ask='When?', matches='9:30')"
         ),
@@ -100,7 +100,7 @@ EXTRAS = {
             "from knowledge_bot.ingest import Ledger, ingest; "
             "from knowledge_bot.origins import Feed, Folder, Site, Sql"
         ),
-        "airflow click fastapi fsspec langchain_core llama_index psycopg rich watchfiles",
+        "airflow click fastapi fsspec langchain_core llama_index psycopg rich",
     ),
     "langchain": (
         (

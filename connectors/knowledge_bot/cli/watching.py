@@ -33,12 +33,7 @@ def watch_and_ingest(runs: ReportedRuns, folder: str, find: Callable[[], Any]) -
     def away() -> None:
         runs.say(f"{folder} is not there: waiting until it is back; Ctrl-C ends it.")
 
-    def polled(kind: str) -> None:
-        runs.say(
-            f"{kind} does not announce what other machines change: {folder} is looked through."
-        )
-
     with stop_on_signals(runs.stop.set):
-        watch_folder(folder, find, run, stop=runs.stop, on_away=away, on_polled=polled)
+        watch_folder(folder, find, run, stop=runs.stop, on_away=away)
     message = "Interrupted while nothing was under way."
     raise Failed(message, Exit.INTERRUPTED if code is Exit.DONE else code)

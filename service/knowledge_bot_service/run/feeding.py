@@ -104,10 +104,6 @@ class Feeding:
                         self._ingest,
                         stop=self._stop,
                         on_away=lambda: _say(f"{self._folder} is away: waiting until it is back."),
-                        on_polled=lambda kind: _say(
-                            f"{kind} does not announce what other machines change: {self._folder} "
-                            "is looked through every few seconds."
-                        ),
                         differs=lambda: self._held() != self._left,
                     )
                 except (KnowledgeBotError, OSError) as error:

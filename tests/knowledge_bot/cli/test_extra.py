@@ -43,16 +43,3 @@ def test_it_says_in_a_sentence_what_to_install(without, blocked, arguments):
     done = without(blocked, *arguments)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
     assert all(part in done.stderr for part in (*blocked, "'knowledge-bot[cli]'"))
-
-
-def test_a_part_that_is_missing_is_reported_by_the_command_that_needs_it(
-    without, tmp_path, monkeypatch
-):
-    monkeypatch.setenv("KNOWLEDGE_BOT_BASE_URL", "http://127.0.0.1:9")
-    monkeypatch.setenv("KNOWLEDGE_BOT_API_KEY", "k")
-    done = without(
-        ["watchfiles"], "ingest", "folder", str(tmp_path), "--watch", "--collection", "col_1"
-    )
-    assert done.returncode == 1
-    assert "'knowledge-bot[cli]'" in done.stderr
-    assert "Traceback" not in done.stderr

@@ -1,12 +1,10 @@
 """`watch_folder`: when it runs again, when it does not, and how it ends."""
 
-import os
 import shutil
 import threading
 import time
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 
 import pytest
 
@@ -22,9 +20,8 @@ _LONG_ENOUGH = 0.6
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch):
-    monkeypatch.setattr("knowledge_bot.ingest._watching._QUIET", 0.1)
+    monkeypatch.setattr("knowledge_bot.ingest._watching._LOOK", 0.1)
     monkeypatch.setattr("knowledge_bot.ingest._watching._AGAIN", 0.2)
-    monkeypatch.setattr("knowledge_bot.ingest._watching._POLL", 0.1)
 
 
 @pytest.fixture
@@ -46,7 +43,6 @@ class Watching:
 
     def __init__(self, folder, find, run):
         self.stop, self.reports, self.away, self.error = threading.Event(), [], 0, None
-        self.polled = []
 
         def noted(items):
             report = run(items)
@@ -55,8 +51,7 @@ class Watching:
 
         def watch():
             try:
-                how = {"on_away": self._on_away, "on_polled": self.polled.append}
-                watch_folder(folder, find, noted, stop=self.stop, **how)
+                watch_folder(folder, find, noted, stop=self.stop, on_away=self._on_away)
             except Exception as error:  # noqa: BLE001 - for the test to look at
                 self.error = error
 
@@ -105,46 +100,6 @@ def watching(service, tmp_path):
     return watching
 
 
-@pytest.mark.parametrize(
-    ("mounts", "kind"),
-    [
-        ("1 0 {device} / /any rw - nfs4 server:/share rw\n", "nfs4"),
-        ("1 0 {device} / /any rw - ext4 /dev/sda rw\n", None),
-        ("1 0 0:99 / {folder}/deeper rw shared:1 - fuse.sshfs host:/ rw\n", "fuse.sshfs"),
-        ("1 0 0:99 / /elsewhere rw - cifs //host/share rw\n", None),
-    ],
-)
-def test_where_changes_are_not_announced_they_are_looked_for(
-    watching, handbook, monkeypatch, mounts, kind
-):
-    device = handbook.stat().st_dev
-    number = f"{os.major(device)}:{os.minor(device)}"
-    table = handbook.with_name("mounts")
-    table.write_text(mounts.format(device=number, folder=handbook))
-    monkeypatch.setattr("knowledge_bot.ingest._watching._MOUNTS", table)
-    monkeypatch.setattr("watchfiles.watch", silent)
-    with watching(handbook) as runs:
-        assert runs.after(1).created == 3
-        assert until(lambda: runs.polled == ([kind] if kind else []))
-        (handbook / "deeper/c.md").write_text("This has changed.")
-        assert runs.after(2).created == 1 if kind else runs.stays_at(1)
-
-
-def test_every_few_minutes_all_files_are_looked_at(watching, handbook, monkeypatch):
-    monkeypatch.setattr("knowledge_bot.ingest._watching._LOOK", 0.3)
-    monkeypatch.setattr("watchfiles.watch", silent)  # as where the system drops what it announces
-    with watching(handbook) as runs:
-        assert runs.after(1).created == 3
-        assert runs.stays_at(1)
-        (handbook / "a.md").write_text("This has changed.")
-        assert runs.after(2).created == 1
-
-
-def silent(*_, stop_event, **how):
-    while not stop_event.wait(how["rust_timeout"] / 1000):
-        yield set()
-
-
 def test_it_runs_again_after_each_change_and_not_without_one(watching, service, handbook):
     with watching(handbook) as runs:
         assert runs.after(1).created == 3
@@ -172,7 +127,7 @@ def test_many_changes_at_once_lead_to_one_run(watching, handbook):
 
 
 def test_a_file_is_sent_when_it_is_written_to_its_end(watching, service, handbook, monkeypatch):
-    monkeypatch.setattr("knowledge_bot.ingest._watching._QUIET", 0.5)
+    monkeypatch.setattr("knowledge_bot.ingest._watching._LOOK", 0.3)
     with watching(handbook) as runs:
         runs.after(1)
         with (handbook / "large.md").open("w") as file:
@@ -261,16 +216,6 @@ def test_a_link_that_leads_elsewhere_is_followed(watching, handbook, tmp_path):
         assert runs.created(4)
         (other / "last.md").write_text("This is the last.")
         assert runs.created(5)
-
-
-def test_a_name_that_is_not_utf_8_does_not_end_it(watching, handbook):
-    with watching(handbook) as runs:
-        runs.after(1)
-        (Path(os.fsdecode(bytes(handbook) + b"/\xe9.md"))).write_text("This is old.")
-        until(lambda: len(runs.reports) > 1, _LONG_ENOUGH)
-        (handbook / "new.md").write_text("This is new.")
-        assert runs.created(4)
-    assert runs.error is None
 
 
 def test_what_a_run_leaves_for_the_next_one_leads_to_another_without_a_change(handbook):
