@@ -1,16 +1,13 @@
-"""Documents as texts for a collection, including documents that come split."""
+"""Documents as texts for a collection; those that come split are refused."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 
 from llama_index.core.schema import (
     BaseNode,
-    Document,
     ImageDocument,
     ImageNode,
     MetadataMode,
-    RelatedNodeInfo,
-    TextNode,
 )
 
 from knowledge_bot import ConfigurationError
@@ -27,8 +24,8 @@ def texts_of(nodes: Iterable[BaseNode]) -> Iterator[Text | Skipped]:
     """Yield each document as one text, in the order in which the documents begin.
 
     The nodes of a document are those that refer to it (`ref_doc_id`), or the document itself. What
-    cannot become a text is yielded as `Skipped`, with what to do about it: an image, parts that do
-    not restore their document's text, and several documents with one id.
+    cannot become a text is yielded as `Skipped`, with what to do about it: an image, the parts of a
+    document, from which no text is restored for certain, and several documents with one id.
     """
     given: object = nodes
     if isinstance(given, str | BaseNode) or not isinstance(given, Iterable):
@@ -45,21 +42,20 @@ def texts_of(nodes: Iterable[BaseNode]) -> Iterator[Text | Skipped]:
 def _text(document_id: str, parts: Sequence[BaseNode]) -> Text | Skipped:
     name = _name(parts[0])
     whole = {_content(part) for part in parts if part.ref_doc_id is None}
-    if len(whole) > 1 or (not whole and len({_hash_of_source(part) for part in parts}) > 1):
+    if len(whole) > 1:
         return Skipped(
             name or document_id,
             f"several documents have its id, {document_id!r}; give each its own id",
             invalid=True,
         )
-    content = whole.pop() if whole else _joined(parts)
-    if content is None:
+    if not whole:
         return Skipped(
             name or document_id,
-            f"it came split, and its {len(parts)} parts do not restore its text; put the sink "
-            "before the splitter, as the first step of the pipeline: it returns its nodes "
-            "unchanged",
+            "it came split, which drops and repeats text; put the sink before the splitter, as the "
+            "first step of the pipeline: it returns its nodes unchanged",
             invalid=True,
         )
+    content = whole.pop()
     if not content.strip():
         if any(isinstance(part, ImageDocument | ImageNode) for part in parts):
             reason = "it is an image; send its text instead, or its file with upload_source()"
@@ -84,38 +80,3 @@ def _name(part: BaseNode) -> str | None:
 
 def _content(node: BaseNode) -> str:
     return node.get_content(metadata_mode=MetadataMode.NONE)
-
-
-def _hash_of_source(part: BaseNode) -> str | None:
-    return part.source_node.hash if part.source_node else None
-
-
-def _joined(parts: Sequence[BaseNode]) -> str | None:
-    """Return the text of the document of these parts, or None if it cannot be proven.
-
-    Splitters drop text between parts, and find the start of a part with `str.find`, which fails on
-    repeated text. So the parts must follow each other from the beginning without a gap and agree
-    where they overlap, and their joined text must have the hash of the document that each holds.
-    """
-    text, before = "", -1
-    for part in parts:
-        content = _content(part)
-        start, end = (getattr(part, f"{side}_char_idx", None) for side in ("start", "end"))
-        if start is None or end is None or end - start != len(content):
-            return None
-        if not before < start <= len(text):
-            return None
-        repeated = text[start:end]
-        if not content.startswith(repeated):
-            return None
-        text, before = text + content[len(repeated) :], start
-    source = parts[0].source_node
-    return text if source is not None and _is_of(text, source) else None
-
-
-def _is_of(text: str, source: RelatedNodeInfo) -> bool:
-    """Return whether a text has the hash of the document or node that was split."""
-    return any(
-        kind(text=text, metadata=source.metadata).hash == source.hash
-        for kind in (Document, TextNode)
-    )

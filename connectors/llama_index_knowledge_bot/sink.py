@@ -38,10 +38,9 @@ class CollectionSink(TransformComponent):
     """The first step of an ingestion pipeline: each document becomes a source of collections.
 
     It returns its nodes unchanged, so that splitters and an index may follow it. Put it before
-    them: a splitter drops text between two parts and repeats text that overlaps. If a document
-    comes split, its parts are joined only if the hash that they hold of it proves that this
-    restores its text; otherwise the document is refused as `invalid`. If several documents have the
-    same id, none of them is sent.
+    them: a splitter drops text between two parts and repeats text that overlaps, so a document that
+    comes split is refused as `invalid`. If several documents have the same id, none of them is
+    sent.
 
     No document is lost by a failed run, and none is added twice by the next one: where the service
     announces the extension `sync`, it knows itself what it has; elsewhere a `ledger` records it.

@@ -1,24 +1,13 @@
 """Documents through a pipeline into a collection, each exactly once, whatever fails."""
 
 import asyncio
-import contextlib
 import logging
 import pickle
-import re
 from collections import Counter
-from pathlib import Path
 
 import pytest
-from llama_index.core import MockEmbedding
 from llama_index.core.ingestion import IngestionCache, IngestionPipeline
-from llama_index.core.node_parser import (
-    HierarchicalNodeParser,
-    MarkdownNodeParser,
-    SemanticSplitterNodeParser,
-    SentenceSplitter,
-    SentenceWindowNodeParser,
-    TokenTextSplitter,
-)
+from llama_index.core.node_parser import TokenTextSplitter
 from llama_index.core.readers.base import BaseReader
 from llama_index.core.schema import Document, ImageDocument, TextNode
 from llama_index.core.storage.docstore import SimpleDocumentStore
@@ -43,22 +32,6 @@ def documents(names=NAMES, text="Text of {}."):
         Document(text=text.format(name), id_=f"id of {name}", metadata={"file_name": name})
         for name in names
     ]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def first_use_of_splitters():
-    """NLTK refuses its data once where an installer has made hard links of the files."""
-    with contextlib.suppress(PermissionError, LookupError):
-        SentenceSplitter().split_text("Once upon a time. " * 1000)
-
-
-def sentences(text):
-    return re.findall(r".+?(?:\.\s+|\Z)", text, re.DOTALL)
-
-
-def windows():
-    """A splitter that loses nothing, and needs no data of NLTK's."""
-    return SentenceWindowNodeParser.from_defaults(sentence_splitter=sentences)
 
 
 @pytest.fixture
@@ -132,118 +105,25 @@ def test_before_a_splitter_documents_arrive_whole_and_nodes_go_on(run, client, s
     assert names(service) == ["long", *NAMES]
 
 
-def test_parts_that_give_their_document_back_are_one_source(run, client, service, ledger):
-    text = "".join(f"This is sentence {number}. " for number in range(10))
-    for _ in range(2):
-        nodes = run([windows(), sink_of(client, ledger)], [Document(text=text, id_="long")])
-        assert len(nodes) == 10
-    assert [one["content"] for one in received(service)] == [text]
-
-
-ADVICE = r"page 0: invalid, it came split, .* put the sink before the splitter"
-
-
-def test_parts_that_do_not_are_refused_with_the_advice_to_come_first(run, client, service, ledger):
+def test_parts_are_refused_with_the_advice_to_come_first(run, client, service, ledger):
     splitter = TokenTextSplitter(chunk_size=20, chunk_overlap=5)
     given = documents(["page 0"], "word " * 100)
-    with pytest.raises(IncompleteIngestionError, match=ADVICE) as caught:
-        run([splitter, sink_of(client, ledger)], [*given, *documents(["page 1"])])
-    assert (caught.value.report.invalid, names(service)) == (1, ["page 1"])
+    advice = r"page 0: invalid, it came split, .* put the sink before the splitter"
+    with pytest.raises(IncompleteIngestionError, match=advice) as caught:
+        run([splitter, sink_of(client, ledger)], given)
+    assert (caught.value.report.invalid, service.requests) == (1, [])
 
 
-@pytest.mark.parametrize("lost", ["first", "middle", "last", "order", "text", "hash"])
-def test_parts_that_are_not_all_or_not_the_same_are_refused(client, service, ledger, lost):
-    text = "One two three. Four five six. Seven eight nine."
-    document = Document(text=text, id_="page", metadata={"file_name": "page 0"})
-    nodes = windows()([document])
-    assert len(nodes) == 3
-    if lost in ("first", "middle", "last"):
-        del nodes[["first", "middle", "last"].index(lost)]
-    elif lost == "order":
-        nodes.reverse()
-    elif lost == "text":
-        nodes[1].text = nodes[1].text.upper()
-    else:
-        nodes[0].source_node.hash = None
-    with pytest.raises(IncompleteIngestionError, match=ADVICE):
-        sink_of(client, ledger)(nodes)
-    assert service.requests == []
-
-
-@pytest.mark.parametrize("split", [False, True])
-def test_of_several_documents_with_one_id_none_is_sent(run, client, service, ledger, split):
+def test_of_several_documents_with_one_id_none_is_sent(run, client, service, ledger):
     twice = [Document(text=f"Text {n}.", id_="same") for n in range(2)]
-    steps = [windows()] if split else []
     with pytest.raises(IncompleteIngestionError, match="several documents have its id, 'same'"):
-        run([*steps, sink_of(client, ledger)], [*twice, *documents(["a"])])
+        run([sink_of(client, ledger)], [*twice, *documents(["a"])])
     assert names(service) == ["a"]
 
 
 def test_one_document_that_is_given_twice_is_one_source(run, client, service, ledger):
     run([sink_of(client, ledger)], documents(["a"]) * 2)
     assert names(service) == ["a"]
-
-
-def splitters():
-    """Splitters as people set them up, and their names."""
-    yield "sentence", SentenceSplitter()
-    for size, overlap in [(256, 50), (128, 0), (64, 10)]:
-        splitter = SentenceSplitter(chunk_size=size, chunk_overlap=overlap)
-        yield f"sentence {size}/{overlap}", splitter
-    yield "token", TokenTextSplitter()
-    yield "token 128/20", TokenTextSplitter(chunk_size=128, chunk_overlap=20)
-    yield "markdown", MarkdownNodeParser()
-    yield "window", windows()
-    yield "hierarchical", HierarchicalNodeParser.from_defaults(chunk_sizes=[256, 64])
-    semantic = {"embed_model": MockEmbedding(embed_dim=8), "sentence_splitter": sentences}
-    yield "semantic", SemanticSplitterNodeParser(**semantic)
-
-
-ROOT = Path(__file__).parents[2]
-REPEATING = {
-    "table of zeros": "0, 0, 0, 0\n" * 300,
-    "log": "INFO heartbeat ok\n" * 300,
-    "words": "word " * 300,
-    "clauses": ("The lender lends the tool, and the borrower returns it clean. \n\n" * 20).strip(),
-    "blank lines": "\n\n" + "one two three\n\n\n\n" * 50,
-    "a line": "Once upon a time.",
-}
-TEXTS = {
-    **{
-        str(path.relative_to(ROOT)): path.read_text()
-        for pattern in ("README.md", "examples/handbook/*.md")
-        for path in sorted(ROOT.glob(pattern))
-    },
-    **REPEATING,
-}
-
-
-def failures(sink, nodes):
-    try:
-        sink(nodes)
-    except IncompleteIngestionError as error:
-        return error.report.failures
-    return []
-
-
-@pytest.mark.parametrize(("name", "splitter"), list(splitters()))
-def test_whatever_splits_before_a_text_arrives_as_it_was_or_is_refused(
-    client, service, ledger, name, splitter
-):
-    sink = sink_of(client, ledger)
-    given = [Document(text=text, id_=title) for title, text in TEXTS.items()]
-    try:
-        nodes = splitter(given)
-    except LookupError:
-        pytest.skip("this version fetches NLTK's data, and cannot here")
-    refused = {failure.name: failure.error for failure in failures(sink, nodes)}
-    assert all("put the sink before the splitter" in error for error in refused.values())
-    posts = received(service)
-    arrived = {value["name"]: value["content"] for value in posts}
-    assert arrived == {title: text for title, text in TEXTS.items() if title not in refused}
-    assert len(posts) == len(arrived)
-    if name in ("window", "semantic"):
-        assert arrived  # these lose nothing, so that text can be shown to survive
 
 
 def test_documents_with_ids_made_up_by_the_framework_are_recognised(run, client, service, ledger):
