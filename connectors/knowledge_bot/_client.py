@@ -8,14 +8,12 @@ import asyncio
 import logging
 import ssl
 import sys
-import threading
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
-from weakref import WeakKeyDictionary
 
 from knowledge_bot import __version__
 from knowledge_bot._configuration import (
@@ -36,6 +34,7 @@ from knowledge_bot._extensions import Announced, announced_by
 from knowledge_bot._responses import ACCEPT_ENCODING, LARGEST_ANSWER, outcome_of
 from knowledge_bot._retries import Attempt, Failure, Steps, retry_policy
 from knowledge_bot._sync import SyncEndpoints
+from knowledge_bot._threads import Turns
 from knowledge_bot._tracing import IS_WANTED, CallSpan, Tracing, active_tracing
 from knowledge_bot._transports import (
     STANDING_IN,
@@ -340,13 +339,7 @@ class _AnyChat:
     ) -> None:
         self._send_message, self._bot_id = send_message, identifier("bot_id", bot_id, "bot_")
         self.conversation_id = conversation_id
-        self._turn = threading.Lock()
-        # A lock belongs to the first event loop in which a task had to wait for it.
-        self._turns = WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock]()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # Locks are neither copied nor pickled.
-        return type(self), (self._send_message, self._bot_id, self.conversation_id)
+        self._turns = Turns()
 
     def __repr__(self) -> str:
         named = f"{self._bot_id!r}, conversation_id={self.conversation_id!r}"
@@ -362,7 +355,7 @@ class Chat(_AnyChat):
 
     def ask(self, content: str) -> "Message":
         """Send a message in this conversation; returns and raises what `send_message` does."""
-        with self._turn:
+        with self._turns.of_threads:
             message: Message = self._send_message(
                 bot_id=self._bot_id, content=content, conversation_id=self.conversation_id
             )
@@ -381,7 +374,7 @@ class AsyncChat(_AnyChat):
 
     async def ask(self, content: str) -> "Message":
         """Send a message in this conversation; returns and raises what `send_message` does."""
-        async with self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
+        async with self._turns.of_tasks:
             message: Message = await self._send_message(
                 bot_id=self._bot_id, content=content, conversation_id=self.conversation_id
             )

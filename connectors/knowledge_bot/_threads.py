@@ -1,4 +1,4 @@
-"""Calls in threads: one that still waits for something delays nobody, nor the program's exit."""
+"""Calls in threads, and in turn. A call that still waits delays nobody, nor the program's exit."""
 
 import asyncio
 import contextvars
@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, wait
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 T = TypeVar("T")
 
@@ -60,3 +61,26 @@ def in_own_loop(
         except BaseException as error:  # noqa: BLE001 - which decides
             interrupted(error, done)
     return done.result()
+
+
+class Turns:
+    """Lets the calls of threads come one after another, and so those of each event loop's tasks.
+
+    Threads and loops do not wait for each other. A copy or a pickle has no waiters.
+
+    Attributes:
+        of_threads: the lock of all threads.
+    """
+
+    def __init__(self) -> None:
+        self.of_threads: threading.Lock = threading.Lock()
+        # A lock belongs to the first event loop in which a task had to wait for it.
+        self._of_loops = WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock]()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Turns, ()
+
+    @property
+    def of_tasks(self) -> asyncio.Lock:
+        """The lock of the running loop's tasks."""
+        return self._of_loops.setdefault(asyncio.get_running_loop(), asyncio.Lock())

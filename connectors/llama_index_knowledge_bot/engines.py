@@ -2,11 +2,8 @@
 
 import asyncio
 import os
-import threading
-from collections import deque
-from collections.abc import AsyncIterator, Iterator, Sequence
-from concurrent.futures import Future
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,7 +36,7 @@ from llama_index.core.tools import QueryEngineTool
 from llama_index.core.types import TokenAsyncGen
 
 from knowledge_bot import AsyncClient, Client, ConfigurationError
-from knowledge_bot.adapters import identifier
+from knowledge_bot.adapters import Turns, identifier
 from knowledge_bot.adapters.retrieval import Retrieval
 from knowledge_bot.conversations import Conversations, Heads, OnFork, Place, Said
 from llama_index_knowledge_bot.llm import KnowledgeBotLLM
@@ -167,79 +164,6 @@ class KnowledgeBotQueryEngine(BaseQueryEngine):
         return response
 
 
-class Turns:
-    """A fair lock for both blocking and asynchronous callers.
-
-    An `asyncio.Lock` belongs to one event loop, and a `threading.Lock` would block the loop that
-    waits for it. Here each caller waits for its own future, which the caller before it sets.
-    Pickles and deep copies are new locks without waiters.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._queue: deque[Future[None]] = deque()
-        """The holder of the lock, and then those who wait for it."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Turns, ()
-
-    @contextmanager
-    def taken(self) -> Iterator[None]:
-        """Wait for earlier turns, and hold the lock for the `with` block.
-
-        Raises:
-            ConfigurationError: it would have to wait inside a running event loop, which the earlier
-                turn may need to end.
-        """
-        mine = self._enqueue()
-        try:
-            if not mine.done() and _in_event_loop():
-                raise ConfigurationError(
-                    "a turn of this conversation is running, and waiting for it here would block "
-                    "the event loop; await the asynchronous method instead"
-                )
-            mine.result()
-            yield
-        finally:
-            self._release(mine)
-
-    @asynccontextmanager
-    async def ataken(self) -> AsyncIterator[None]:
-        """Wait for earlier turns, and hold the lock for the `async with` block."""
-        mine = self._enqueue()
-        try:
-            # Shielded, since the future may be set while this wait is cancelled.
-            await asyncio.shield(asyncio.wrap_future(mine))
-            yield
-        finally:
-            self._release(mine)
-
-    def _enqueue(self) -> "Future[None]":
-        mine: Future[None] = Future()
-        with self._lock:
-            self._queue.append(mine)
-            if self._queue[0] is mine:
-                mine.set_result(None)
-        return mine
-
-    def _release(self, mine: "Future[None]") -> None:
-        """End a turn, or stop waiting for one; only its holder passes the lock on."""
-        with self._lock:
-            held = self._queue[0] is mine
-            self._queue.remove(mine)
-            following = self._queue[0] if held and self._queue else None
-        if following is not None:
-            following.set_result(None)
-
-
-def _in_event_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
-
-
 def _said(messages: Sequence[ChatMessage]) -> list[tuple[str, str | None]]:
     return [(message.role.value, message.content) for message in messages]
 
@@ -252,7 +176,7 @@ class _Conversation:
         id: the conversation; None until its first answer.
         place: the position of its last answer; None until one is known.
         history: the messages up to there.
-        turns: the queue of its turns.
+        turns: who has the next one.
     """
 
     id: str | None = None
@@ -280,8 +204,9 @@ class _Conversation:
 class KnowledgeBotChatEngine(BaseChatEngine):
     """A conversation with a bot, kept by the service; each turn is one message.
 
-    Turns run one after another, in the order of the calls, from any threads and event loops: two at
-    once on a new engine would start two conversations. A streamed turn gives its answer in one
+    Turns of several threads run one after another, and so do those of an event loop's tasks: two at
+    once on a new engine would start two conversations. Between threads and loops nobody waits; of
+    turns at once one goes on, and the others are forks. A streamed turn gives its answer in one
     piece; it is over when `stream_chat` returns, and its `response` is set, whether or not the
     stream is read.
 
@@ -324,9 +249,8 @@ class KnowledgeBotChatEngine(BaseChatEngine):
         callback_manager: the framework's handlers of events; by default those of its `Settings`.
 
     Raises:
-        ConfigurationError: there is no base URL, an argument cannot be used, a turn is a fork and
-            `on_fork` is "error", or a blocking turn would have to wait for another one inside a
-            running event loop. Nothing was sent.
+        ConfigurationError: there is no base URL, an argument cannot be used, or a turn is a fork
+            and `on_fork` is "error". Nothing was sent.
         HeadsError: shared heads cannot be read or written. Nothing was sent.
         KnowledgeBotError: from a turn, as the client raised it; `delivery` says whether the
             service may have acted. After one of unknown delivery the next turn is a fork.
@@ -442,7 +366,7 @@ class KnowledgeBotChatEngine(BaseChatEngine):
             reply = self._conversations().ask(client, llm.bot_id, messages, **how)
             return reply_of(llm.bot_id, reply.message, streamed=True)
 
-        with conversation.turns.taken():
+        with conversation.turns.of_threads:
             return conversation.answered(said, ask(self._llm, [said]))
 
     async def _aturn(self, text: str, chat_history: list[ChatMessage] | None) -> ChatResponse:
@@ -455,7 +379,7 @@ class KnowledgeBotChatEngine(BaseChatEngine):
             reply = await self._conversations().aask(client, llm.bot_id, messages, **how)
             return reply_of(llm.bot_id, reply.message, streamed=True)
 
-        async with conversation.turns.ataken():
+        async with conversation.turns.of_tasks:
             return conversation.answered(said, await ask(self._llm, [said]))
 
     def _conversations(self) -> Conversations:

@@ -24,7 +24,7 @@ from llama_index_knowledge_bot import (
 )
 from llama_index_recording import Recording
 from numbering_bots import received
-from waiting import until
+from waiting import until, until_awaited
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -227,17 +227,13 @@ def test_a_turn_that_ends_after_a_reset_belongs_to_the_old_conversation(client, 
     assert engine.chat_history == []
 
 
-def test_turns_at_once_from_threads_and_loops_make_one_conversation(client, service):
+async def test_a_turn_that_gives_up_waiting_lets_nobody_in_early(client, service):
     engine = chat_engine(client)
-
-    async def several():
-        await asyncio.gather(*(engine.achat(QUESTION) for _ in range(5)))
-
-    with ThreadPoolExecutor(6) as pool:
-        turns = [pool.submit(asyncio.run, several()) for _ in range(2)]
-        turns += [pool.submit(engine.chat, QUESTION) for _ in range(5)]
-        for turn in turns:
-            turn.result()
-    (conversation,) = service.conversations
-    assert conversations(service) == [None] + [conversation] * 14
-    assert len(engine.chat_history) == 30
+    with service.holding_answers():
+        first, second, third = (asyncio.create_task(engine.achat(QUESTION)) for _ in range(3))
+        assert await until_awaited(lambda: service.requests)
+        second.cancel()
+        await asyncio.gather(second, return_exceptions=True)
+        assert len(service.requests) == 1
+    await asyncio.gather(first, third)
+    assert (len(service.requests), len(service.conversations)) == (2, 1)

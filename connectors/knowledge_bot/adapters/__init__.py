@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from knowledge_bot._extensions import Extensions, check_announced, end_of_life, new_key
     from knowledge_bot._extras import require
     from knowledge_bot._json import plain, storable
+    from knowledge_bot._threads import Turns
     from knowledge_bot._words import Words, without_logins
     from knowledge_bot.adapters.removing import remove
     from knowledge_bot.adapters.settings import speaking
@@ -40,6 +41,7 @@ _HOMES = {
     "._extras": ("require",),
     "._json": ("plain", "storable"),
     "._lazy": ("lazy_names",),
+    "._threads": ("Turns",),
     ".checks._files": ("parse_questions",),
     ".checks._questions": ("question_of",),
     "._words": ("Words", "without_logins"),
@@ -56,6 +58,7 @@ __all__ = [
     "OnUnknown",
     "SharedOptions",
     "Texts",
+    "Turns",
     "Words",
     "check_announced",
     "check_names",
