@@ -14,7 +14,7 @@ from knowledge_bot.cli.exits import (
     is_account_error,
     posting,
 )
-from knowledge_bot.cli.ids import bot_and, bot_ids, bot_to_ask, conversation_ids
+from knowledge_bot.cli.ids import bot_and, bot_to_ask
 from knowledge_bot.cli.output import (
     as_json_option,
     fields_of,
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 _conversation = click.option(
     "--conversation",
     metavar="ID",
-    shell_complete=conversation_ids,
     help="Go on in this conversation.  [default: a new one]",
 )
 
@@ -40,7 +39,7 @@ _HINT = "Asking again is safe; the question may then be in the conversation twic
 
 
 @click.command()
-@click.argument("words", nargs=-1, required=True, metavar="[BOT] QUESTION", shell_complete=bot_ids)
+@click.argument("words", nargs=-1, required=True, metavar="[BOT] QUESTION")
 @_conversation
 @as_json_option
 @click.pass_obj
@@ -74,7 +73,7 @@ def ask(
 
 
 @click.command()
-@click.argument("bot", required=False, shell_complete=bot_ids)
+@click.argument("bot", required=False)
 @_conversation
 @as_json_option
 @click.pass_obj

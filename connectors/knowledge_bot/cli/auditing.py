@@ -7,7 +7,7 @@ import click
 
 from knowledge_bot.cli.checking import check_that_it_can_be_written, conclude
 from knowledge_bot.cli.exits import Exit
-from knowledge_bot.cli.ids import bot_ids, bot_to_ask
+from knowledge_bot.cli.ids import bot_to_ask
 from knowledge_bot.cli.ingesting import COMMON, FINDERS, Places, ingest
 from knowledge_bot.cli.output import as_json_option, quiet_option, write_table
 from knowledge_bot.cli.progress import shown_line
@@ -67,7 +67,7 @@ class _Audits(Places):
 
 
 @click.group(cls=_Audits)
-@click.argument("bot", shell_complete=bot_ids)
+@click.argument("bot")
 @click.pass_context
 def audit(ctx: click.Context, bot: str) -> None:
     """Find out which documents of an origin BOT does not find.

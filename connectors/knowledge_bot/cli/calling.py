@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from knowledge_bot.cli.exits import Exit, Failed, falling_back_to_stderr, posting
-from knowledge_bot.cli.ids import bot_ids, collections_option
+from knowledge_bot.cli.ids import check_collections, collections_option
 from knowledge_bot.cli.output import listing, write_bytes, write_text
 from knowledge_bot.cli.settings import ServiceOptions
 from knowledge_bot.cli.terminal import write_stderr
@@ -62,7 +62,7 @@ def bots(service: ServiceOptions) -> "Sequence[Bot]":
 
 
 @click.command()
-@click.argument("bot", shell_complete=bot_ids)
+@click.argument("bot")
 @listing("id", "name")
 @click.pass_obj
 def conversations(service: ServiceOptions, bot: str) -> "Sequence[Conversation]":
@@ -111,7 +111,10 @@ def list_(
     Example: kbot sources list --status failed
     """
     with service.client() as client:
-        return client.list_sources(name, status or None, collections or None)
+        found = client.list_sources(name, status or None, collections or None)
+        if not found and collections:  # where a name with a typo has no sources either
+            check_collections(collections, client.list_collections())
+        return found
 
 
 @sources.command()

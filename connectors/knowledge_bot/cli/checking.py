@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from knowledge_bot.cli.exits import Exit, Failed, falling_back_to_stderr
-from knowledge_bot.cli.ids import bot_and, bot_ids, bot_to_ask
+from knowledge_bot.cli.ids import bot_and, bot_to_ask
 from knowledge_bot.cli.output import (
     as_json_option,
     quiet_option,
@@ -33,7 +33,7 @@ R = TypeVar("R", "Audit", "CheckReport")
 
 
 @click.command()
-@click.argument("words", nargs=-1, required=True, metavar="[BOT] FILE", shell_complete=bot_ids)
+@click.argument("words", nargs=-1, required=True, metavar="[BOT] FILE")
 @time_option(
     "--wait",
     "0",

@@ -1,9 +1,7 @@
 """`kbot doctor`: where each setting comes from, and whether what it names works."""
 
 import os
-import re
 from collections.abc import Callable, Iterator
-from importlib import metadata
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
@@ -11,15 +9,12 @@ from click.core import ParameterSource
 
 from knowledge_bot import KnowledgeBotError
 from knowledge_bot.cli.exits import Exit, Failed, exit_of
-from knowledge_bot.cli.kbot import PLUGINS, why_not_loaded
 from knowledge_bot.cli.ledgers import ledger_option, open_ledger
 from knowledge_bot.cli.output import as_json_option, write_document, write_table, write_text
 from knowledge_bot.cli.settings import ServiceOptions, Setting
 
 if TYPE_CHECKING:
     from knowledge_bot import Client
-
-_DISTRIBUTION = "knowledge-bot"
 
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 _CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
@@ -68,8 +63,6 @@ def doctor(ctx: click.Context, ledger_address: str | None, as_json: bool) -> Non
     checks = [
         *_checks_of_the_service(service, ledger_address),
         _check_of_the_ledger(ledger_address),
-        *_checks_of_the_commands(),
-        *_checks_of_the_extras(),
     ]
     failed = [check for check in checks if check.ok is False]
     if as_json:
@@ -281,48 +274,3 @@ def _check_of_the_ledger(address: str | None) -> _Check:
     counts = f"It can be read: created {created}, unknown {unknown}."
     settle = " `kbot ledger unknown` lists them." if unknown else ""
     return _Check("ledger", True, counts + settle)
-
-
-def _checks_of_the_commands() -> Iterator[_Check]:
-    for entry_point in sorted(metadata.entry_points(group=PLUGINS), key=lambda one: one.name):
-        name = f"kbot {entry_point.name}"
-        try:
-            entry_point.load()
-        except Exception as error:  # noqa: BLE001 - another package, badly installed
-            why = why_not_loaded(error, entry_point.name)
-            ok = None if why.startswith("needs") else False
-            yield _Check(name, ok, f"It {why}.")
-        else:
-            yield _Check(name, True, f"Loads {entry_point.value.partition(':')[0]}.")
-
-
-def _checks_of_the_extras() -> Iterator[_Check]:
-    """Look at what is installed of each extra; importing it would take seconds."""
-    try:
-        about = metadata.metadata(_DISTRIBUTION)
-        requirements = metadata.requires(_DISTRIBUTION) or []
-    except metadata.PackageNotFoundError:  # it runs from a folder of sources
-        return
-    for extra in about.get_all("Provides-Extra") or []:
-        named = f"""extra == ['"]{re.escape(extra)}['"]"""
-        packages = [
-            re.split(r"[^\w.-]", one, maxsplit=1)[0]
-            for one in requirements
-            if re.search(named, one)
-        ]
-        versions = {name: _version(name) for name in packages if name != _DISTRIBUTION}
-        if not versions or extra == "all":  # it stands for other extras
-            continue
-        present = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
-        if lacking := ", ".join(name for name, version in versions.items() if not version):
-            install = f"pip install '{_DISTRIBUTION}[{extra}]'"
-            yield _Check(f"extra {extra}", None, f"Not installed: {lacking}; {install}")
-        else:
-            yield _Check(f"extra {extra}", True, present)
-
-
-def _version(name: str) -> str | None:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return None

@@ -1,36 +1,23 @@
-"""Ids on the command line: named, the only one that the service has, or completed by the shell."""
+"""Ids on the command line: named, or the only one that the service has."""
 
 import re
-import threading
-import warnings
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from knowledge_bot import ConfigurationError
-from knowledge_bot._profiles import read_profiles
 from knowledge_bot.cli.exits import Exit, Failed
 from knowledge_bot.cli.settings import ServiceOptions
 from knowledge_bot.cli.terminal import one_line, write_stderr
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
-    from click.shell_completion import CompletionItem
-
-    from knowledge_bot import Bot, Client, Collection, Conversation
+    from knowledge_bot import Bot, Client, Collection
 
 Command = TypeVar("Command", bound="Callable[..., Any] | click.Command")
 
 # How many are listed where one has to be chosen.
 _LISTED = 20
-
-# Seconds that somebody who has pressed Tab waits for.
-_SECONDS_TO_COMPLETE = 2.0
-
-# The shell puts a completion into its command line unquoted.
-_HARMLESS_WORD = re.compile(r"[\w.-]+", re.ASCII)
 
 
 def collections_to_add_to(
@@ -72,63 +59,6 @@ def bot_to_ask(client: "Client", given: str | None, *, quiet: bool = False) -> s
     return only.id
 
 
-def _completing(find: "Callable[[Client, click.Context], Sequence[Any]]") -> Any:
-    """Make what completes ids of a function that finds them in the service.
-
-    If that fails or takes long, nothing is completed and nothing said: the shell has no place.
-    """
-
-    def complete(
-        ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> "list[CompletionItem]":
-        if param.nargs != 1 and ctx.params.get(str(param.name)):
-            return []  # of several words, only the first can be an id
-        options, found = ctx.find_root().params, list[Any]()
-        service = ServiceOptions(
-            options.get("base_url"), options.get("profile"), timeout=_SECONDS_TO_COMPLETE
-        )
-
-        def ask() -> None:
-            with suppress(BaseException), service.client() as client:
-                found.extend(find(client, ctx))
-
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            # The client's own timeout is one for each step, and it would try again.
-            asking = threading.Thread(target=ask, daemon=True)
-            asking.start()
-            asking.join(_SECONDS_TO_COMPLETE)
-        return _items([(one.id, one.name) for one in list(found)], incomplete)
-
-    return complete
-
-
-def _conversations(client: "Client", ctx: click.Context) -> "Sequence[Conversation]":
-    """Find those of the bot that is named, or of the only one."""
-    words = ctx.params.get("words") or (ctx.params.get("bot"),)
-    named = words[0] if words[0] and _is_a_bots(words[0]) else None
-    bots = [named] if named else [one.id for one in client.list_bots()]
-    return client.list_conversations(bots[0]) if len(bots) == 1 else []
-
-
-bot_ids = _completing(lambda client, _: client.list_bots())
-collection_ids = _completing(lambda client, _: client.list_collections())
-conversation_ids = _completing(_conversations)
-
-
-def profile_names(
-    _ctx: click.Context, _param: click.Parameter, incomplete: str
-) -> "list[CompletionItem]":
-    """Complete a profile's name."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            profiles = read_profiles().values()
-    except ConfigurationError:
-        return []
-    return _items(((one.name, one.base_url) for one in profiles), incomplete)
-
-
 def bot_and(what: str, words: tuple[str, ...], *, several: str) -> tuple[str | None, str]:
     """Return the bot that is named, if one is, and what comes after it.
 
@@ -161,7 +91,6 @@ def collections_option(text: str) -> "Callable[[Command], Command]":
         "collections",
         multiple=True,
         metavar="ID",
-        shell_complete=collection_ids,
         help=text,
     )
 
@@ -170,6 +99,17 @@ adding_to = collections_option(
     "Add to this collection. Repeatable.  [default: KNOWLEDGE_BOT_COLLECTION, the ones of "
     "`kbot login`, or the only one there is]"
 )
+
+
+def check_collections(wanted: "Sequence[str]", found: "Sequence[Collection]") -> None:
+    """Fail where one that is named is not among those that the service has."""
+    there = [one.id for one in found]
+    if missing := [one for one in wanted if one not in there]:
+        raise Failed(
+            f"The service has no collection {', '.join(missing)}; it has "
+            f"{', '.join(there) or 'none'}.",
+            Exit.USAGE,
+        )
 
 
 def _only(found: "Sequence[Any]", kind: str, ways: str) -> "Bot | Collection":
@@ -192,13 +132,3 @@ def _only(found: "Sequence[Any]", kind: str, ways: str) -> "Bot | Collection":
 
 def _label(one: "Bot | Collection") -> str:
     return one.id if one.name in ("", one.id) else f"{one.id}, {one_line(one.name)!r}"
-
-
-def _items(found: "Iterable[tuple[str, str]]", incomplete: str) -> "list[CompletionItem]":
-    from click.shell_completion import CompletionItem
-
-    return [
-        CompletionItem(word, help=one_line(text) or None)
-        for word, text in found
-        if word.startswith(incomplete) and _HARMLESS_WORD.fullmatch(word)
-    ]

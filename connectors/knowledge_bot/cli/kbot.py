@@ -20,7 +20,6 @@ from knowledge_bot import ConfigurationError, KnowledgeBotError, __version__
 from knowledge_bot._extras import is_there
 from knowledge_bot._profiles import FILE_VARIABLE, PROFILE_VARIABLE
 from knowledge_bot.cli.exits import Exit, Failed, StdoutError, exit_of
-from knowledge_bot.cli.ids import profile_names
 from knowledge_bot.cli.settings import (
     API_KEY_VARIABLE,
     BASE_URL_VARIABLE,
@@ -161,7 +160,6 @@ class _Kbot(Suggesting):
 @click.option(
     "--profile",
     metavar="NAME",
-    shell_complete=profile_names,
     help="Use this profile of `kbot login`, whatever the environment says.  [default: "
     "KBOT_PROFILE, or default]",
 )

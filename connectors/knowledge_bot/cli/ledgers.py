@@ -9,7 +9,6 @@ import click
 
 from knowledge_bot._profiles import data_folder
 from knowledge_bot.cli.exits import Exit, Failed
-from knowledge_bot.cli.ids import collection_ids
 from knowledge_bot.cli.output import (
     as_json_option,
     listing,
@@ -218,7 +217,6 @@ def resolve(
 @click.option(
     "--collection",
     metavar="ID",
-    shell_complete=collection_ids,
     help="Items in this collection; with a KEY, only there.",
 )
 @click.option(

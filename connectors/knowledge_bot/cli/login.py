@@ -9,7 +9,6 @@ import warnings
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -22,14 +21,9 @@ from knowledge_bot._profiles import (
     settings_file,
 )
 from knowledge_bot.cli.exits import Exit, Failed
-from knowledge_bot.cli.ids import collection_ids, profile_names
+from knowledge_bot.cli.ids import check_collections
 from knowledge_bot.cli.settings import API_KEY_VARIABLE, BASE_URL_VARIABLE, ServiceOptions
 from knowledge_bot.cli.terminal import write_stderr
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from knowledge_bot import Collection
 
 
 @click.command()
@@ -37,7 +31,6 @@ if TYPE_CHECKING:
     "--profile",
     "own_name",
     metavar="NAME",
-    shell_complete=profile_names,
     help="The profile's name.  [default: KBOT_PROFILE, or default]",
 )
 @click.option("--key-stdin", is_flag=True, help="Read the key from stdin instead of asking for it.")
@@ -46,7 +39,6 @@ if TYPE_CHECKING:
     "wanted",
     multiple=True,
     metavar="ID",
-    shell_complete=collection_ids,
     help="Add to this collection from now on. Repeatable.  [default: the service's only one, if it "
     "has just one]",
 )
@@ -84,7 +76,9 @@ def login(
         client = Client(key, base_url, timeout=settings.timeout)
     with client:
         found = client.list_collections()
-    profile = Profile(name, base_url, key, _collections(wanted, found))
+    check_collections(wanted, found)
+    only = (found[0].id,) if len(found) == 1 else ()
+    profile = Profile(name, base_url, key, wanted or only)
     profiles[name] = profile
     try:
         file = _write(profiles.values())
@@ -123,17 +117,6 @@ def _piped_key() -> str:
     if not key:
         raise Failed("stdin held no key.", Exit.USAGE)
     return key
-
-
-def _collections(wanted: tuple[str, ...], found: "Sequence[Collection]") -> tuple[str, ...]:
-    there = [one.id for one in found]
-    if missing := [one for one in wanted if one not in there]:
-        raise Failed(
-            f"The service has no collection {', '.join(missing)}; it has "
-            f"{', '.join(there) or 'none'}.",
-            Exit.USAGE,
-        )
-    return wanted or (tuple(there) if len(there) == 1 else ())
 
 
 def _show_what_was_saved(profile: Profile, profiles: dict[str, Profile], file: Path) -> None:

@@ -52,7 +52,6 @@ def test_all_that_works_is_reported_with_where_it_comes_from(
     for name, said in {"service": "", "key": "1 bot", "collections": "col_handbook"}.items():
         assert checks[name][0] is True
         assert said in checks[name][1]
-    assert checks["kbot serve"][0] is True
     assert not (tmp_path / "data").exists()
 
 
@@ -124,12 +123,6 @@ def test_a_proxy_that_is_used_is_shown_as_such(examined):
     proxy = {"HTTPS_PROXY": "http://127.0.0.1:9", "KNOWLEDGE_BOT_BASE_URL": "https://h.example"}
     _, settings, _ = examined(**proxy, KNOWLEDGE_BOT_API_KEY="k")
     assert settings["proxy"] == ("http://127.0.0.1:9", "HTTPS_PROXY")
-
-
-def test_extras_that_are_installed_are_listed_with_their_versions(examined, service):
-    _, _, checks = examined()
-    assert checks["extra serve"][0] is True
-    assert "knowledge-bot-service " in checks["extra serve"][1]
 
 
 def test_it_says_what_is_announced_and_what_is_not(examined, service):
