@@ -107,10 +107,6 @@ def again(answer: HTTPResponse, key: str) -> HTTPResponse:
 # What it does with keys ---------------------------------------------------------------------------
 
 
-def without_key(answer: HTTPResponse) -> HTTPResponse:
-    return replace(answer, headers={n: v for n, v in answer.headers.items() if "key" not in n})
-
-
 def scoped(self, key, request, act):
     own = self.service.received.headers["x-api-key"] if key and "," not in key else ""
     own = own[:1] if len(key) > 100 else own
@@ -129,11 +125,6 @@ for _requirement, _fault, _answer in (
         "replay",
         "It acts on each request, whatever its key",
         lambda self, key, request, act: again(act()[0], key),
-    ),
-    (
-        "replay",
-        "It does not repeat the key",
-        lambda self, key, request, act: without_key(answer_to(self, key, request, act)),
     ),
     (
         "expired",
@@ -285,17 +276,6 @@ def _(self, value):
     return ExtendedService._search(self, asked)
 
 
-@mutant(
-    "sync/answers",
-    "It answers from no text of a source that is being replaced",
-    ExtendedService,
-    "ready_content",
-)
-def _(self, source_id):
-    source = self._sources.get(source_id)
-    return None if source["status"] == "pending" else ExtendedService.ready_content(self, source_id)
-
-
 @mutant("sync/answers", "It answers from what was deleted", ExtendedService, "say")
 def _(self, question):
     texts = vars(self).setdefault("texts", [])
@@ -396,12 +376,6 @@ def owner_of(self, value):
 for _requirement, _fault, _method, _changed in (
     (
         "sums",
-        "It knows every origin",
-        "sums",
-        with_answer("sums", lambda answer: {"known": True}),
-    ),
-    (
-        "sums",
         "It keeps no versions",
         "put",
         with_value("put", lambda self, value: {"version": None}),
@@ -427,22 +401,10 @@ for _requirement, _fault, _method, _changed in (
         with_value("put", text_of(lambda text: normalize("NFC", text))),
     ),
     (
-        "keys",
-        "It takes white space off keys",
-        "put",
-        with_value("put", text_of(str.strip)),
-    ),
-    (
         "bounds",
         "It cuts keys that are too long",
         "put",
         with_value("put", text_of(lambda text: text[:1024])),
-    ),
-    (
-        "bounds",
-        "It takes half a character for a question mark",
-        "put",
-        with_value("put", text_of(lambda text: text.encode(errors="replace").decode())),
     ),
     ("apart", "It looks for a key in all origins", "complete", with_value("complete", owner_of)),
     (
@@ -450,12 +412,6 @@ for _requirement, _fault, _method, _changed in (
         "It reads again what is unchanged",
         "put",
         with_value("put", lambda self, value: {"digest": new_key()}),
-    ),
-    (
-        "put",
-        "It gives a source that is put again another id",
-        "put",
-        with_answer("put", lambda answer: {"source": {**answer["source"], "id": new_key()}}),
     ),
     (
         "kinds",
@@ -480,7 +436,6 @@ for _requirement, _fault, _method, _changed in (
         "put",
         with_value("put", text_of(lambda text: text.removeprefix("sha256:"))),
     ),
-    ("adopted", "It adopts nothing", "_without_origin", lambda self, *what: None),
     (
         "adopted",
         "It adopts what belongs to another origin",
@@ -559,15 +514,6 @@ for _requirement, _fault, _method, _changed in (
         "It keeps the sources of an origin that is deleted",
         "delete",
         lambda self, query: self._origins.pop(self._known(query)) and None,
-    ),
-    (
-        "origins",
-        "It knows no name that is taken",
-        "rename",
-        lambda self, query, value: (
-            self._origins.pop(value["name"], None),
-            HeldOrigins.rename(self, query, value),
-        )[1],
     ),
     (
         "overlap",
