@@ -1,14 +1,10 @@
 """Markdown, and plain texts, whose lists, tables and code have the same form."""
 
-# Lists of words read best as words.
-# ruff: noqa: SIM905
-
 import functools
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Iterator
 from textwrap import dedent
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from knowledge_bot_service.readers.analyzer.blocks import COLONS, Block
 from knowledge_bot_service.readers.documents.document import ParsedDocument, linked
@@ -22,28 +18,11 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 
-# Directives of Sphinx, in MyST as well: those of code, those without text, and those whose text is
-# told without what it is about.
-CODE: Final = frozenset(
-    "code code-block code-cell doctest ipython math parsed-literal prompt sourcecode testcode"
-    " testoutput".split()
-)
-WITHOUT_TEXT: Final = frozenset(
-    "autosummary contents currentmodule default-domain graphviz highlight image include index"
-    " inheritance-diagram literalinclude mermaid meta module program-output py:currentmodule raw"
-    " sectionauthor tabularcolumns toctree".split()
-)
-TEXT_ALONE: Final = frozenset(
-    "autoclass autodata autoexception autofunction automethod automodule figure".split()
-)
-
-
 def read_markdown(source: str) -> ParsedDocument:
     """The blocks of a Markdown document, without marks; its first heading is the title.
 
-    What MkDocs, MyST and Docusaurus add is read as their readers see it: a note or a tab is text
-    like any other, after its title, and what would be put in from elsewhere is left out. What would
-    take too long (more than 8 MiB) is read as a plain text.
+    The notes and tabs of MkDocs and Docusaurus are text like any other, after their titles. What
+    would take too long (more than 8 MiB) is read as a plain text.
     """
     title, source = _front_matter(source)
     if len(source) > _MAX_SIZE:
@@ -77,20 +56,10 @@ def read_text(source: str) -> Iterator[Block]:
     yield from _marked(marked)
 
 
-def reference(text: str) -> str:
-    """What a reader sees of a reference in Sphinx's form, in MyST as well.
-
-    That is its title, "guide" of `guide <../guide>`, or the last part of a target, "read" of
-    `~files.read`.
-    """
-    match = _TITLED.fullmatch(text) or _SHORT.fullmatch(text)
-    return match[1].strip() if match else text.strip()
-
-
 def _marked(paragraphs: list[str]) -> Iterator[Block]:
     text = "\n\n".join(paragraphs)
     text = text if _FENCE.search(text) else _BULLET.sub(r"\1-", text)
-    return _blocks(_plain(), text, _MAX_DIRECTIVES)
+    return _blocks(_plain(), text)
 
 
 # markdown-it reads some 500 KB a second, and a document may take 30 seconds.
@@ -99,9 +68,8 @@ _MAX_SIZE: Final = 8 * 1024**2
 # So much of a plain text is parsed at once, where it has marks.
 _MAX_RUN: Final = 100_000
 
-# Lists in each other, and directives in each other, are read to such a depth.
+# Lists in each other are read to such a depth.
 _MAX_NESTING: Final = 100
-_MAX_DIRECTIVES: Final = 10
 
 # With more brackets, which may be links in each other, a paragraph is read as it stands.
 _MAX_BRACKETS: Final = 500
@@ -122,26 +90,10 @@ _BULLET: Final = re.compile(r"^([ \t]*)[•‣–—](?=[ \t])", re.MULTILINE)  
 # Admonitions and tabs, as MkDocs and Docusaurus have them: what is inside of them is indented.
 _SET_OFF: Final = re.compile(r"(?:!!!|\?\?\?\+?|===\+?)[ \t]+(?:[\w -]*?)(?:\"([^\"]*)\")?")
 _INDENT: Final = 4
-# Lines that are not shown: what begins and ends a note of Docusaurus, what a reference of MyST
-# refers to, and what mkdocstrings puts the documentation of code in place of, with its options.
-_UNSEEN: Final = re.compile(r":{3,}.*|\([\w:. -]+\)=")
-_INSERTED: Final = re.compile(r":::[ \t]+\w+(?:\.\w+)+")
-
-_TABLE_RULE: Final = re.compile(r"(?=.*-)[ \t:|-]++")
-# A bar after a backslash is a cell's own (GFM, section 4.10), and so is one without spaces in a row
-# that has others.
-_BARS: Final = re.compile(r"(?<!\\)\|")
-_SPACED_BARS: Final = re.compile(r"(?<=\s)\|(?=\s)")
-_ROW: Final = re.compile(r"\||(?![-*+] |\d+[.)] )[^|]*[^|\s] \| ")
-
-# MyST's directives stand between fences. Those that set a text off are text like any other; what
-# others have is code, in the language after them.
-_DIRECTIVE: Final = re.compile(r"\{([\w:-]+)\}[ \t]*(.*)")
-_OPTIONS: Final = re.compile(r"(?:[ \t]*:[\w-]+:(?: .*)?(?:\n|\Z))+")
-_TEXTS: Final = frozenset(
-    "admonition attention caution danger deprecated details dropdown error hint important note"
-    " seealso tab-item tip topic versionadded versionchanged warning".split()
-)
+# What such a line ends.
+_ENDED: Final = ["paragraph", "reference", "blockquote", "list"]
+# What begins and ends a note of Docusaurus is not shown.
+_UNSEEN: Final = re.compile(r":{3,}.*")
 _LANGUAGE: Final = re.compile(r"[\w+#][^\s{}]*")
 
 # What no parser takes for a mark: a link to a name that is not defined, a footnote's number, the
@@ -155,14 +107,9 @@ _DECORATION: Final = (
     (re.compile(r"(?:(?<![ \t])[ \t]+)?\{:?[ \t]*[.#][^{}\n]*\}"), ""),
     (re.compile(r"(?<![\w:]):[a-z\d]+(?:-[a-z\d]+)+:(?![\w:])"), ""),
 )
-# What stands for code while a line is made plain, after one of MyST's roles: no text has a NUL.
-_CODE: Final = re.compile(r"(\{[a-z][\w:+-]*\})?\0(\d+)\0")
 # Marks that close a heading; those that follow a word at once are its own (CommonMark, 4.2).
 _CLOSING: Final = re.compile(r"(?:[ \t]+#+)?[ \t]*$")
 _TITLE: Final = re.compile(r"title:[ \t]*(.+)")
-
-_TITLED: Final = re.compile(r"([^<>]+)<[^<>]+>")
-_SHORT: Final = re.compile(r"!?~(?:[^<>]*[./])?([^<>./]+)")
 
 
 def _front_matter(source: str) -> tuple[str | None, str]:
@@ -189,17 +136,14 @@ def _markdown() -> "MarkdownIt":
     from markdown_it import MarkdownIt
 
     # Tags go, and what is between them is Markdown all the same.
-    parser = MarkdownIt("commonmark", {"maxNesting": 2 * _MAX_NESTING}).enable("strikethrough")
-    parser.disable("html_block")
+    parser = MarkdownIt("commonmark", {"maxNesting": 2 * _MAX_NESTING})
+    parser.enable(["strikethrough", "table"]).disable("html_block")
     parser.core.ruler.at("inline", _inline)
     # Where a link goes is told as it stands.
     parser.normalizeLink = str  # type: ignore[assignment,method-assign]
     parser.validateLink = bool  # type: ignore[assignment,method-assign]
-    _add(parser, "too_deep", _too_deep)
-    _add(parser, "table", _table)
-    _add(parser, "set_off", _set_off)
-    _add(parser, "unseen", _unseen)
-    _add(parser, "html_table", _html_table)
+    for name, rule in {"set_off": _set_off, "unseen": _unseen}.items():
+        parser.block.ruler.before("list", name, rule, {"alt": _ENDED})
     return parser
 
 
@@ -208,17 +152,7 @@ def _plain() -> "MarkdownIt":
     from markdown_it import MarkdownIt
 
     parser = MarkdownIt("zero", {"maxNesting": 2 * _MAX_NESTING}).disable("inline")
-    parser.enable(["code", "fence", "heading", "list"])
-    _add(parser, "too_deep", _too_deep)
-    _add(parser, "table", _table)
-    return parser
-
-
-def _add(
-    parser: "MarkdownIt", name: str, rule: "Callable[[StateBlock, int, int, bool], bool]"
-) -> None:
-    ended = ["paragraph", "reference", "blockquote", "list"]
-    parser.block.ruler.before("list", f"our_{name}", rule, {"alt": ended})
+    return parser.enable(["code", "fence", "heading", "list", "table"])
 
 
 def _line(state: "StateBlock", number: int) -> str:
@@ -235,40 +169,6 @@ def _inline(state: "StateCore") -> None:
             state.md.inline.parse(token.content, state.md, state.env, token.children)
         else:
             token.content = _LINE_START.sub("\n", token.content)
-
-
-def _too_deep(state: "StateBlock", start: int, end: int, silent: bool) -> bool:
-    """What is in too many lists: a text without marks, which the parser would leave out."""
-    if silent or state.level < _MAX_NESTING:
-        return False
-    state.push("inline", "", 0).content = state.getLines(start, end, 0, False)
-    state.line = end
-    return True
-
-
-def _table(state: "StateBlock", start: int, end: int, silent: bool) -> bool:
-    """A table, as GFM has it; a row keeps the cells that it has more than there are columns.
-
-    Rows without names are one as well, if they are no part of a paragraph. One alone is a line.
-    """
-    if "|" not in _line(state, start):
-        return False
-    after = start + 1
-    while after < end and "|" in _line(state, after) and state.sCount[after] >= state.blkIndent:
-        after += 1
-    rows = [_line(state, number) for number in range(start, after)]
-    has_names = len(rows) > 1 and bool(_TABLE_RULE.fullmatch(rows[1]))
-    is_table = has_names or (not silent and _ROW.match(rows[0]))
-    if not is_table or state.is_code_block(start):
-        return False
-    if not silent:
-        if len(rows) > 1:
-            token = state.push("table", "", 0)
-            token.meta.update(names=rows[:has_names], rows=rows[2 * has_names :])
-        else:
-            state.push("inline", "", 0).content = rows[0]
-        state.line = after
-    return True
 
 
 def _set_off(state: "StateBlock", start: int, end: int, silent: bool) -> bool:
@@ -289,42 +189,19 @@ def _set_off(state: "StateBlock", start: int, end: int, silent: bool) -> bool:
     return True
 
 
-def _unseen(state: "StateBlock", start: int, end: int, silent: bool) -> bool:
+def _unseen(state: "StateBlock", start: int, _: int, silent: bool) -> bool:
     """A line that is not shown."""
-    line = _line(state, start)
-    if not _UNSEEN.fullmatch(line) or state.is_code_block(start):
-        return False
-    if not silent:
-        after = start + 1
-        while _INSERTED.fullmatch(line) and after < end and not _ends_options(state, after):
-            after += 1
-        state.line = after
-    return True
+    is_unseen = _UNSEEN.fullmatch(_line(state, start)) and not state.is_code_block(start)
+    if is_unseen and not silent:
+        state.line = start + 1
+    return bool(is_unseen)
 
 
-def _html_table(state: "StateBlock", start: int, end: int, silent: bool) -> bool:
-    """A table in HTML, up to its end."""
-    if not _line(state, start).lower().startswith("<table") or state.is_code_block(start):
-        return False
-    last = next((n for n in range(start, end) if "</table>" in _line(state, n).lower()), None)
-    if last is None:
-        return False
-    if not silent:
-        state.push("table", "", 0).content = state.getLines(start, last + 1, 0, False)
-        state.line = last + 1
-    return True
-
-
-def _ends_options(state: "StateBlock", number: int) -> bool:
-    return not (state.isEmpty(number) or state.is_code_block(number))
-
-
-def _blocks(parser: "MarkdownIt", source: str, depth: int = 0) -> Iterator[Block]:
-    """The blocks of a text; `depth` is how many directives it is in."""
-    env: dict[str, Any] = {}
+def _blocks(parser: "MarkdownIt", source: str) -> Iterator[Block]:
     lists = level = 0
     mark, before = "", Block("paragraph")
-    for token in parser.parse(source, env):
+    tokens = iter(parser.parse(source))
+    for token in tokens:
         found: list[Block] = []
         match token.type:
             case "bullet_list_open" | "ordered_list_open":
@@ -335,30 +212,34 @@ def _blocks(parser: "MarkdownIt", source: str, depth: int = 0) -> Iterator[Block
                 mark = f"{token.info}{token.markup}"
             case "heading_open":
                 level = int(token.tag[1])
+            case "table_open":
+                found = _rows(tokens)
             case "inline":
                 if words := _words(token):
                     found = [_text(words, level, lists, mark)]
                     mark = ""
                 level = 0
-            case "table":
-                found = _rows(parser, token, env)
             case "fence" | "code_block":
                 # An item introduces the code after it, also where that is not indented.
                 under = lists or int(before.kind == "item" and before.text.endswith(COLONS))
-                found = [_under(block, under) for block in _fenced(parser, token, depth)]
+                found = [*_code(token, under)]
                 mark = ""
         yield from found
         before = found[-1] if found else before
 
 
-def _rows(parser: "MarkdownIt", token: "Token", env: dict[str, Any]) -> list[Block]:
-    """The rows of a table, in Markdown or in HTML."""
-    if token.content:
-        from knowledge_bot_service.readers.documents.html import page_blocks
-
-        return page_blocks(token.content.encode())
-    names, *_ = [_cells(parser, row, env) for row in token.meta["names"]] or [()]
-    cells = [_cells(parser, row, env) for row in token.meta["rows"]]
+def _rows(tokens: "Iterator[Token]") -> list[Block]:
+    """The rows of a table, up to its end."""
+    rows: list[list[str]] = []
+    for token in tokens:
+        match token.type:
+            case "tr_open":
+                rows.append([])
+            case "inline":
+                rows[-1].append(_words(token))
+            case "table_close":
+                break
+    names, *cells = map(tuple, rows)
     return [Block("row", "", 0, names, one) for one in cells or [names]]
 
 
@@ -368,62 +249,29 @@ def _text(words: str, level: int, lists: int, mark: str) -> Block:
     return Block("item", words, lists, (mark,)) if mark else Block("paragraph", words, lists)
 
 
-def _under(block: Block, lists: int) -> Block:
-    is_there = block.kind == "heading" or not lists
-    return block if is_there else replace(block, level=block.level + lists)
-
-
-def _fenced(parser: "MarkdownIt", token: "Token", depth: int) -> Iterator[Block]:
-    """What is between fences: code, or what a directive of MyST sets off."""
-    language, content = token.info.strip(), token.content
-    if depth < _MAX_DIRECTIVES and (directive := _DIRECTIVE.fullmatch(language)):
-        name, words = directive.groups()
-        content = _OPTIONS.sub("", content, 1) if _OPTIONS.match(content) else content
-        if name in WITHOUT_TEXT:
-            return
-        if name in _TEXTS | TEXT_ALONE:
-            if words and name not in TEXT_ALONE:
-                yield Block("paragraph", f"{words}:")
-            yield from _blocks(parser, content, depth + 1)
-            return
-        language = words if name in CODE else name
-    code = dedent(content).rstrip("\n")
+def _code(token: "Token", lists: int) -> Iterator[Block]:
+    code = dedent(token.content).rstrip("\n")
     if code.strip():
-        found = _LANGUAGE.match(language)
-        yield Block("code", code, 0, (found[0],) if found else ())
-
-
-def _cells(parser: "MarkdownIt", row: str, env: dict[str, Any]) -> tuple[str, ...]:
-    has_bars = row.startswith("|")
-    inner = row[1:].removesuffix("|") if has_bars else row
-    parted = [] if has_bars else _SPACED_BARS.split(f" {inner} ")
-    cells = parted if len(parted) > 1 else _BARS.split(inner)
-    return tuple(
-        _words(token)
-        for cell in cells
-        for token in parser.parseInline(cell.strip().replace("\\|", "|"), env)
-    )
+        found = _LANGUAGE.match(token.info.strip())
+        yield Block("code", code, lists, (found[0],) if found else ())
 
 
 def _words(token: "Token") -> str:
     """The words of a line or a cell, without marks; within code nothing is one."""
     if not token.children:
         return token.content.strip()
-    code: list[str] = []
-    said = _said(token.children, code)
-    if _MARK.search(said):
-        for pattern, replacement in _DECORATION:
-            said = pattern.sub(replacement, said)
-    said = _CODE.sub(lambda found: _shown(code[int(found[2])], found[1]), said)
+    said = _said(token.children)
     return "\n".join(line.strip() for line in said.replace("\xa0", " ").strip().split("\n"))
 
 
-def _shown(code: str, role: str) -> str:
-    return reference(code) if role else code.strip()
+def _plainly(text: str) -> str:
+    if _MARK.search(text):
+        for pattern, replacement in _DECORATION:
+            text = pattern.sub(replacement, text)
+    return text
 
 
-def _said(tokens: "Sequence[Token]", code: list[str]) -> str:
-    """The words of tokens; the number of what they add to the code stands for it."""
+def _said(tokens: "Sequence[Token]") -> str:
     words: list[str] = []
     links: list[tuple[int, str]] = []
     struck = 0
@@ -435,8 +283,7 @@ def _said(tokens: "Sequence[Token]", code: list[str]) -> str:
             case _ if struck:
                 continue
             case "code_inline":
-                words.append(f"\0{len(code)}\0")
-                code.append(token.content)
+                words.append(token.content.strip())
             case "softbreak" | "hardbreak":
                 words.append("\n")
             case "link_open" | "link_close":
@@ -445,9 +292,9 @@ def _said(tokens: "Sequence[Token]", code: list[str]) -> str:
                     _, (start, address) = links.pop(), links.pop()
                     words[start:] = [linked("".join(words[start:]), address)]
             case "image":
-                words.append(_said(token.children or [], code))
+                words.append(_said(token.children or []))
             case "html_inline":
                 words += [" "] if token.content.lower().startswith("<br") else []
             case _:
-                words.append(token.content)
+                words.append(_plainly(token.content))
     return "".join(words)
