@@ -6,13 +6,14 @@ from anybody: `knowledge_bot_service.readers.reading` calls it in a process with
 
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from email.message import Message
+from importlib import import_module
 from io import BytesIO
 from itertools import chain
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, TYPE_CHECKING, Final
 
 from knowledge_bot_service.readers.analyzer import Block
 from knowledge_bot_service.readers.documents.document import (
@@ -21,9 +22,12 @@ from knowledge_bot_service.readers.documents.document import (
     Read,
     addressed,
 )
-from knowledge_bot_service.readers.documents.markdown import read_markdown, read_text
+from knowledge_bot_service.readers.documents.markdown import read_markdown, read_plain
 from knowledge_bot_service.readers.documents.text import decode, is_binary, tidied, tidy
 from knowledge_bot_web.kinds import BY_SUFFIX, BY_TYPE, KINDS
+
+if TYPE_CHECKING:
+    from knowledge_bot_service.readers.documents.package import Package
 
 __all__ = ["ExtractionError", "ParsedDocument", "extract", "extract_text"]
 
@@ -63,27 +67,61 @@ def _extracted(
         raise ExtractionError("the file is empty")
     header = _header(content_type)
     kind = _kind(start, header.get_content_type() if content_type else "", filename)
-    # A reader is loaded by the first document of its kind.
-    match kind:
-        case "pdf":
-            from knowledge_bot_service.readers.documents.pdf import read_pdf
+    return _checked(_parsed(file, kind, _charset(header), read))
 
-            document = read_pdf(file.read())
+
+def _parsed(file: IO[bytes], kind: str, charset: str | None, read: Read) -> ParsedDocument:
+    document: ParsedDocument
+    match kind:
         case "zip":
-            document = _read_package(file, read)
+            document = _read_package(file)
         case "ole":
             document = _read_compound(file, read)
+        case "pdf":
+            document = _reader("pdf.read_pdf")(file.read())
         case "html":
-            from knowledge_bot_service.readers.documents.html import read_html
-
-            document = read_html(file, _charset(header))
+            document = _reader("html.read_html")(file, charset)
         case "xml":
-            from knowledge_bot_service.readers.documents.xml import read_xml
-
-            document = read_xml(file)
+            document = _reader("xml.read_xml")(file)
+        case "rtf":
+            document = _reader("rtf.read_rtf")(_bounded_data(file))
+        case "mail" | "mbox":
+            document = _reader(f"mail.read_{kind}")(_bounded_data(file), read)
         case _:
-            document = _read_text(file, kind, _charset(header), read)
-    return _checked(document)
+            text = tidy(decode(_bounded_data(file), [charset] if charset else ()))
+            document = _reader(_OF_TEXTS.get(kind, "markdown.read_plain"))(text)
+    return document
+
+
+def _reader(place: str) -> Callable[..., ParsedDocument]:
+    """A reader, which is loaded by the first document of its kind."""
+    module, _, name = place.partition(".")
+    return getattr(import_module(f"knowledge_bot_service.readers.documents.{module}"), name)  # type: ignore[no-any-return]
+
+
+def _bounded_data(file: IO[bytes]) -> bytes:
+    data = file.read(_MAX_TEXT + 1)
+    if len(data) > _MAX_TEXT:
+        raise ExtractionError(f"the text is larger than {_MAX_TEXT // 1024**2} MiB")
+    return data
+
+
+# The readers of texts, and of what is packed, by kind.
+_OF_TEXTS: Final = {
+    "cards": "records.read_cards",
+    "csv": "tables.read_csv",
+    "json": "records.read_json",
+    "markdown": "markdown.read_markdown",
+    "notebook": "records.read_notebook",
+    "subtitles": "records.read_subtitles",
+}
+_OF_PACKAGES: Final = {
+    "epub": "epub.read_epub",
+    "opendocument": "odf.read_odf",
+    "presentation": "pptx.read_pptx",
+    "spreadsheet": "spreadsheets.read_xlsx",
+    "word": "docx.read_docx",
+}
 
 
 def extract_text(content: str) -> ParsedDocument:
@@ -96,7 +134,7 @@ def extract_text(content: str) -> ParsedDocument:
     """
     content = tidy(content)
     is_markdown = _HEADING.search(content)
-    return _checked(read_markdown(content) if is_markdown else ParsedDocument(read_text(content)))
+    return _checked(read_markdown(content) if is_markdown else read_plain(content))
 
 
 # How much of a document is read to find its kind, in bytes.
@@ -118,22 +156,6 @@ _MAX_TITLE: Final = 300
 
 # Splitting a longer paragraph into sentences would be one step of many seconds, in characters.
 _MAX_PARAGRAPH: Final = 50_000
-
-_KNOWN_BINARIES: Final = {
-    b"\x89PNG": "an image",
-    b"\xff\xd8\xff": "an image",
-    b"GIF8": "an image",
-    b"II*\0": "an image",
-    b"MM\0*": "an image",
-    b"\x1f\x8b": "a compressed file (gzip)",
-    b"BZh": "a compressed file (bzip2)",
-    b"\xfd7zXZ": "a compressed file (xz)",
-    b"\x28\xb5\x2f\xfd": "a compressed file (zstd)",
-    b"7z\xbc\xaf": "an archive (7z)",
-    b"Rar!": "an archive (rar)",
-    b"\x7fELF": "a program",
-    b"SQLite format 3\0": "a database",
-}
 
 # Other archives, by a member, and what is in a compound file (MS-CFB), by its streams.
 _OTHER_ARCHIVES: Final = {
@@ -235,9 +257,8 @@ def _binary_kind(start: bytes, text: bytes) -> str:
         return "pdf"
     if text.startswith(b"{\\rtf"):
         return "rtf"
-    what = next((what for magic, what in _KNOWN_BINARIES.items() if start.startswith(magic)), "")
-    if what or is_binary(start):
-        raise ExtractionError(f"the file is {what or 'binary data of a kind that cannot be read'}")
+    if is_binary(start):
+        raise ExtractionError("the file is binary data of a kind that cannot be read")
     return ""
 
 
@@ -250,49 +271,33 @@ def _exported(text: bytes, suffix: str) -> str:
     raise ExtractionError(f"the file is called {suffix}, but holds nothing of that kind")
 
 
-def _read_package(file: IO[bytes], read: Read) -> ParsedDocument:
-    """A document that is an archive: by the type that an OpenDocument has, or by its main part."""
+def _read_package(file: IO[bytes]) -> ParsedDocument:
+    """A document that is an archive."""
     from knowledge_bot_service.readers.documents.package import opened
 
     with opened(file) as package:
-        names, main = package.names, package.main()
-        type_of = package.read("mimetype")[:100] if "mimetype" in names else b""
-        is_open = type_of.startswith(_OPEN_DOCUMENT)
-        if "META-INF/container.xml" in names and not is_open:
-            from knowledge_bot_service.readers.documents.epub import read_epub
-
-            return read_epub(package)
-        if "content.xml" in names and (is_open or "META-INF/manifest.xml" in names):
-            from knowledge_bot_service.readers.documents.odf import read_odf
-
-            return read_odf(package)
-        kind = main.partition("/")[0]
-        if main and kind not in _OFFICE and (root := _ROOT.search(package.read(main)[:_START])):
-            kind = root[1].decode()
-        match _OFFICE.get(kind):
-            case "word":
-                from knowledge_bot_service.readers.documents.docx import read_docx
-
-                return read_docx(package, read)
-            case "ppt":
-                from knowledge_bot_service.readers.documents.pptx import read_pptx
-
-                return read_pptx(package)
-            case "xl":
-                from knowledge_bot_service.readers.documents.spreadsheets import read_xlsx
-
-                return read_xlsx(package)
-    what = next((what for one, what in _OTHER_ARCHIVES.items() if one in names), None)
+        kind = _kind_of_package(package)
+        if kind is not None:
+            return _reader(_OF_PACKAGES[kind])(package)
+    what = next((what for one, what in _OTHER_ARCHIVES.items() if one in package.names), None)
     raise ExtractionError(f"the file is {what or 'a ZIP archive, and no document that is known'}")
 
 
-# The folders of Office's documents, which a main part somewhere else has the name of as its tag.
-_OFFICE: Final = {
-    **{folder: folder for folder in ("word", "ppt", "xl")},
-    "document": "word",
-    "presentation": "ppt",
-    "workbook": "xl",
-}
+def _kind_of_package(package: "Package") -> str | None:
+    """What an archive holds, by the type that an OpenDocument has, or by the main part."""
+    names, main = package.names, package.main()
+    type_of = package.read("mimetype")[:100] if "mimetype" in names else b""
+    is_open = type_of.startswith(_OPEN_DOCUMENT)
+    if "META-INF/container.xml" in names and not is_open:
+        return "epub"
+    if "content.xml" in names and (is_open or "META-INF/manifest.xml" in names):
+        return "opendocument"
+    # The main part may be in another folder than that of its kind.
+    root = _ROOT.search(package.read(main)[:_START]) if main else None
+    return _OFFICE[root[1]] if root else None
+
+
+_OFFICE: Final = {b"document": "word", b"presentation": "presentation", b"workbook": "spreadsheet"}
 _ROOT: Final = re.compile(rb"<(?:\w+:)?(document|presentation|workbook)[\s>]")
 _OPEN_DOCUMENT: Final = b"application/vnd.oasis.opendocument"
 
@@ -301,16 +306,13 @@ def _read_compound(file: IO[bytes], read: Read) -> ParsedDocument:
     """A file of Office or Outlook in the form that these had before 2007."""
     import olefile
 
-    from knowledge_bot_service.readers.documents.mail import read_msg
-    from knowledge_bot_service.readers.documents.spreadsheets import read_xls
-
     try:
         with olefile.OleFileIO(file) as ole:
             # Some programs write them in capitals.
             names = {_STREAMS.get(path[0].lower(), "") for path in ole.listdir()}
-            if _MESSAGE in names:
-                file.seek(0)
-                return read_msg(file, read)
+        if _MESSAGE in names:
+            file.seek(0)
+            return _reader("mail.read_msg")(file, read)
     except (OSError, ValueError, IndexError, KeyError, TypeError, AttributeError, struct.error):
         # What it meets in a damaged file is not always an error of its own.
         file.seek(0)
@@ -321,40 +323,12 @@ def _read_compound(file: IO[bytes], read: Read) -> ParsedDocument:
             raise ExtractionError(f"the file is {what}")
     if names & _WORKBOOKS:
         file.seek(0)
-        return read_xls(file)
+        return _reader("spreadsheets.read_xls")(file)
     if _MESSAGE in names:
         raise ExtractionError("the mail (.msg) is damaged")
     raise ExtractionError(
         "the file is an old Office document; save it in a newer format, or as PDF"
     )
-
-
-def _read_text(file: IO[bytes], kind: str, charset: str | None, read: Read) -> ParsedDocument:
-    data = file.read(_MAX_TEXT + 1)
-    if len(data) > _MAX_TEXT:
-        raise ExtractionError(f"the text is larger than {_MAX_TEXT // 1024**2} MiB")
-    match kind:
-        case "rtf":
-            from knowledge_bot_service.readers.documents.rtf import read_rtf
-
-            return read_rtf(data)
-        case "mail" | "mbox":
-            from knowledge_bot_service.readers.documents.mail import read_eml, read_mbox
-
-            return read_eml(data, read) if kind == "mail" else read_mbox(data, read)
-    source = tidy(decode(data, [charset] if charset else ()))
-    match kind:
-        case "csv":
-            from knowledge_bot_service.readers.documents.tables import read_csv
-
-            return read_csv(source)
-        case "markdown":
-            return read_markdown(source)
-        case "cards" | "json" | "notebook" | "subtitles":
-            from knowledge_bot_service.readers.documents import records
-
-            return records.READERS[kind](source)
-    return ParsedDocument(read_text(source))
 
 
 def _checked(document: ParsedDocument) -> ParsedDocument:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final, Literal
 from knowledge_bot_service.readers.analyzer.blocks import Block
 from knowledge_bot_service.readers.documents.document import (
     ParsedDocument,
-    Read,
     joined_names,
     linked,
     titled,
@@ -22,14 +21,13 @@ if TYPE_CHECKING:
     from lxml.etree import _Element as Element
 
 
-def read_docx(package: Package, read: Read) -> ParsedDocument:
+def read_docx(package: Package) -> ParsedDocument:
     """The blocks of a Word document; its title is that of its properties, or its first line's.
 
     A style tells what a paragraph is: by the name that Word gives it in every language, or by its
-    outline level. A table of contents, which repeats the headings, is left out. What is put in from
-    a file of another kind is read by `read`.
+    outline level. A table of contents, which repeats the headings, is left out.
     """
-    return titled([*_DocxBody(package, package.main(), read).blocks()], package.title())
+    return titled([*_DocxBody(package, package.main()).blocks()], package.title())
 
 
 _NOTES: Final = {"footnote": "footnotes", "endnote": "endnotes"}
@@ -66,20 +64,8 @@ _HEXADECIMAL: Final = re.compile(r"[0-9A-Fa-f]{1,8}")
 _PLACE: Final = re.compile("%([1-9])")
 _EQUATION: Final = "{http://schemas.openxmlformats.org/officeDocument/2006/math}t"
 _PICTURE: Final = "{http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDrawing}docPr"
-_WORDS: Final = frozenset(
-    {"t", "sym", "checkBox", "footnoteReference", "endnoteReference", _EQUATION, _PICTURE}
-)
+_WORDS: Final = frozenset({"t", "footnoteReference", "endnoteReference", _EQUATION, _PICTURE})
 _HYPERLINK: Final = re.compile(r'\s*HYPERLINK\s+"([^"\s]+)"')
-# Boxes of Word's fonts of symbols, ticked and empty.
-_SYMBOLS: Final = {
-    **dict.fromkeys(("F0FE", "F0FD", "F052", "F053", "F054", "F078"), "☒"),
-    **dict.fromkeys(("F0A8", "F06F", "F071", "F0A3"), "☐"),
-    "F0FC": "✓",
-    "F0FB": "✗",
-    "F0E0": "→",
-    "F0DF": "←",
-    "F0B7": "•",
-}
 
 
 def _notes(package: Package, main: str) -> dict[tuple[str, str | None], str]:
@@ -139,7 +125,7 @@ class _Level:
 class _Role:
     """What a paragraph is: a heading or an item of this level, from 1 on, code, or a text."""
 
-    kind: Literal["heading", "item", "code", "contents", "term", "text"] = "text"
+    kind: Literal["heading", "item", "code", "contents", "text"] = "text"
     level: int = 1
     list: "_Level | None" = None
 
@@ -257,8 +243,6 @@ def _role_of(name: str) -> _Role | None:
         return _Role("heading", int(found[1]) + 1)
     if name in _CODE:
         return _Role("code")
-    if name == "definition term":
-        return _Role("term")
     return _Role("contents") if _CONTENTS.fullmatch(name) else None
 
 
@@ -268,16 +252,14 @@ class _DocxBody:
     Each note, by its kind and number, is told where it is referred to.
     """
 
-    def __init__(self, package: Package, main: str, read: Read) -> None:
-        self._package, self._main, self._read = package, main, read
+    def __init__(self, package: Package, main: str) -> None:
+        self._package, self._main = package, main
         self._related = package.related(main)
         self._styles = _Styles(
             _companion(package, main, "styles"), _companion(package, main, "numbering")
         )
         self._notes = _notes(package, main)
         self._words: list[str] = []
-        # A term before its definition, and a letter that is set larger before its word.
-        self._term = self._letter = ""
         self._table = _DocxTable()
         # Lines of code that follow from one another, and the numbers of items.
         self._code: list[str] = []
@@ -302,16 +284,12 @@ class _DocxBody:
                 self._words.append(_SPACES[name])
             elif name in {"instrText", "fldChar", "hyperlink", "fldSimple"}:
                 self._end_of_field_part(name, element)
-            elif name in {"altChunk", "p", "tblPr", "tc", "tr", "tbl"}:
+            elif name in {"p", "tblPr", "tc", "tr", "tbl"}:
                 yield from self._end_of_part(name, element)
         yield from self._end_code()
-        if self._term:
-            yield Block("paragraph", self._term)
 
     def _end_of_part(self, name: str, element: "Element") -> Iterator[Block]:
-        if name == "altChunk":
-            yield from self._put_in(self._target(element))
-        elif name == "p":
+        if name == "p":
             yield from self._paragraph(element)
             element.clear()
         # A table in a cell is that cell's words.
@@ -321,12 +299,6 @@ class _DocxBody:
     def _said(self, name: str, element: "Element") -> str:
         """What a part of a run says."""
         match name:
-            case "sym":
-                return _SYMBOLS.get(element.get(f"{_W}char", "").upper(), "")
-            case "checkBox":
-                marks = [element.find(f"{_W}{one}") for one in ("checked", "default")]
-                said = [mark.get(_VALUE, "1") in _TRUE for mark in marks if mark is not None]
-                return "☒ " if said[:1] == [True] else "☐ "
             case "footnoteReference" | "endnoteReference":
                 kind = name.removesuffix("Reference")
                 note = self._notes.get((kind, element.get(f"{_W}id")))
@@ -368,12 +340,6 @@ class _DocxBody:
             if target and start < len(self._words):
                 self._words[start:] = [linked(words, target)]
 
-    def _put_in(self, name: str) -> Iterator[Block]:
-        """The blocks of a file that is put in as a whole."""
-        yield from self._end_code()
-        if name in self._package.names:
-            yield from self._read(self._package.read(name), name, "").blocks
-
     def _end_of_table_part(self, name: str, element: "Element") -> Iterator[Block]:
         match name:
             case "tblPr":
@@ -394,11 +360,6 @@ class _DocxBody:
         self._words.clear()
         self._links.clear()
         text = " ".join(words.split())
-        frame = paragraph.find(f"{_W}pPr/{_W}framePr")
-        if frame is not None and frame.get(f"{_W}dropCap", "none") != "none":
-            self._letter = text
-            return
-        text, self._letter = f"{self._letter}{text}", ""
         if _is_in(paragraph, f"{_W}tc"):
             self._table.add(text, paragraph)
             return
@@ -406,11 +367,6 @@ class _DocxBody:
         # An empty line may be within code, and stands between paragraphs for the looks of it.
         if role.kind == "contents" or not (text or role.kind == "code"):
             return
-        if role.kind == "term":
-            self._term = f"{self._term}, {text}" if self._term else text
-            return
-        if self._term:
-            role, text, self._term = _Role("item"), f"{self._term}: {text}", ""
         if role.kind == "code":
             self._code.append(words.rstrip())
             return

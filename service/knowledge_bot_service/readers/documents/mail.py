@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from oxmsg import Message
 
 
-def read_eml(data: bytes, read: Read) -> ParsedDocument:
+def read_mail(data: bytes, read: Read) -> ParsedDocument:
     """A message: its subject, people and date, its readable part once, and what is attached to it.
 
     A page that a browser kept as a message is that page.
@@ -32,7 +32,7 @@ def read_eml(data: bytes, read: Read) -> ParsedDocument:
 
 
 def read_mbox(data: bytes, read: Read) -> ParsedDocument:
-    """The messages of a mailbox, as `read_eml`."""
+    """The messages of a mailbox, as `read_mail`."""
     found = [*_FROM_LINE.finditer(data)]
     # One without such a line is a message.
     starts = [one.end() for one in found] or [0]
@@ -47,7 +47,7 @@ def read_mbox(data: bytes, read: Read) -> ParsedDocument:
 
 
 def read_msg(file: IO[bytes], read: Read) -> ParsedDocument:
-    """A message of Outlook, as `read_eml`."""
+    """A message of Outlook, as `read_mail`."""
     from oxmsg import Message
 
     message, warnings = Message.load(file), list[str]()

@@ -32,6 +32,11 @@ def read_markdown(source: str) -> ParsedDocument:
     return ParsedDocument(blocks, title or heading)
 
 
+def read_plain(source: str) -> ParsedDocument:
+    """A plain text, as `read_text`."""
+    return ParsedDocument(read_text(source))
+
+
 def read_text(source: str) -> Iterator[Block]:
     """The blocks of a plain text, as they are taken: its headings, lists, tables and code.
 
