@@ -48,7 +48,7 @@ from knowledge_bot.conversations import (
     placeholder,
 )
 from knowledge_bot.transcripts import Role
-from langchain_knowledge_bot.clients import FRAMEWORKS, ClientFields, ClientMixin, HeadsField
+from langchain_knowledge_bot.clients import ClientFields, ClientMixin, HeadsField
 from langchain_knowledge_bot.model_errors import AskedOnce, asking
 
 PROVIDER = "knowledge_bot"
@@ -277,7 +277,7 @@ class ChatKnowledgeBot(AskedOnce[LanguageModelInput, AIMessage], BaseChatModel, 
             return fields
         if "bot_id" in fields and "model" in fields:
             raise ConfigurationError.of("bot_id, model", "both name the bot; pass one of them")
-        return with_effect(fields, inside=FRAMEWORKS)
+        return with_effect(fields)
 
     @model_validator(mode="after")
     def _check_ids(self) -> Self:
@@ -486,7 +486,7 @@ def _check(arguments: Mapping[str, Any]) -> None:
             f"ChatKnowledgeBot: a call takes no argument {min(unknown)!r}; it takes "
             f"{', '.join(_CALL_ARGUMENTS)}.{instead} Nothing was sent."
         )
-    with_effect(arguments, inside=FRAMEWORKS)
+    with_effect(arguments)
 
 
 def said_in(messages: Sequence[BaseMessage], bot_id: str) -> list[Said]:

@@ -23,22 +23,6 @@ from knowledge_bot.adapters import API_KEY_VARIABLE, BASE_URL_VARIABLE
 from knowledge_bot.adapters.settings import async_twin, configuration_of, shared_client
 from knowledge_bot.conversations import Heads, HeadsError
 
-# Frames of these packages lie between a warning and the line of the user's code that it is about.
-FRAMEWORKS = frozenset(
-    {
-        "asyncio",
-        "concurrent",
-        "langchain",
-        "langchain_classic",
-        "langchain_core",
-        "langchain_knowledge_bot",
-        "langgraph",
-        "langsmith",
-        "pydantic",
-        "threading",
-    }
-)
-
 # The fields that a client already has.
 _CLIENTS_OWN = ("api_key", "base_url", "timeout", "max_retries")
 

@@ -28,7 +28,7 @@ from knowledge_bot.ingest import (
     Skipped,
     Text,
 )
-from langchain_knowledge_bot.clients import FRAMEWORKS, ClientFields, ClientMixin
+from langchain_knowledge_bot.clients import ClientFields, ClientMixin
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -267,7 +267,7 @@ class KnowledgeBotCollection(ClientMixin):
                 f"{changed} of {known} known documents have changed. Some are identified "
                 "by their position in their source, so an insertion before them changes them all. "
                 "Pass key= to identify them by something else, such as a heading",
-                stacklevel=level_outside(FRAMEWORKS),
+                stacklevel=level_outside(),
             )
         return report
 

@@ -31,15 +31,6 @@ _Piece = TypeVar("_Piece")
 _Asking: TypeAlias = tuple[list[Said], dict[str, Any]]
 """What was said, and how the bot is asked with it."""
 
-# A warning points at the first line outside of these packages.
-_INSIDE = (
-    "llama_index",
-    "llama_index_instrumentation",
-    "llama_index_knowledge_bot",
-    "pydantic",
-    "wrapt",
-)
-
 # Arguments of `KnowledgeBotChatEngine`, which may have been meant.
 _CHAT_ENGINE_ARGUMENTS = ("chat_history", "heads", "message_id", "on_fork")
 
@@ -124,7 +115,7 @@ class KnowledgeBotLLM(LLM):
         is_chat_model: bool = False,
         **options: Any,
     ) -> None:
-        options = with_effect(options, inside=_INSIDE)
+        options = with_effect(options)
         identifier("bot_id", bot_id, "bot_")
         unknown = options.keys() - type(self).model_fields.keys()
         if misplaced := unknown.intersection(_CHAT_ENGINE_ARGUMENTS):
@@ -305,7 +296,7 @@ async def _when_awaited(make: Callable[[], Awaitable[_Piece]]) -> AsyncGenerator
 
 
 def _conversation_id(options: dict[str, Any]) -> str | None:
-    if unknown := with_effect(options, inside=_INSIDE).keys() - {"conversation_id"}:
+    if unknown := with_effect(options).keys() - {"conversation_id"}:
         raise ConfigurationError(
             f"{', '.join(sorted(unknown))}: a bot takes no such argument; leave it out. How a bot "
             "answers is configured in the service, and a call can only add conversation_id="

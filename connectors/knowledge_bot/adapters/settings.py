@@ -7,11 +7,12 @@ clients are shared by all objects that reach the service in the same way.
 
 import os
 import sys
+import sysconfig
 import threading
 import warnings
 import weakref
 from collections import OrderedDict
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar
 
 from knowledge_bot._client import AsyncClient, Client
@@ -174,23 +175,25 @@ class WithoutEffect(TypedDict, total=False):
 WITHOUT_EFFECT: Final = WithoutEffect.__optional_keys__
 
 
-def with_effect(arguments: Mapping[str, Any], *, inside: Collection[str] = ()) -> dict[str, Any]:
-    """Return the arguments that have an effect; warn of each other, at the line that passed it.
-
-    That is the nearest line outside of the packages `inside`, through which a call comes.
-    """
+def with_effect(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments that have an effect; warn of each other, at the line that passed it."""
     for name in sorted(WITHOUT_EFFECT.intersection(arguments)):
         warnings.warn(
-            f"{name} has no effect: the service has no such setting",
-            stacklevel=level_outside(inside),
+            f"{name} has no effect: the service has no such setting", stacklevel=level_outside()
         )
     return {name: value for name, value in arguments.items() if name not in WITHOUT_EFFECT}
 
 
-def level_outside(inside: Collection[str]) -> int:
-    """Return the `stacklevel` with which the caller's warning names the first line outside."""
-    packages = {"knowledge_bot", *inside}
+# Where a framework's own frames are, and Python's, through which a call comes.
+_LIBRARIES: Final = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
+
+
+def level_outside() -> int:
+    """Return the `stacklevel` with which the caller's warning names the user's line."""
     depth, frame = 1, sys._getframe(1)  # noqa: SLF001 - what `inspect.currentframe` returns
-    while str(frame.f_globals.get("__name__")).partition(".")[0] in packages and frame.f_back:
+    while frame.f_back and (
+        frame.f_code.co_filename.startswith(_LIBRARIES)
+        or "knowledge_bot" in str(frame.f_globals.get("__name__")).partition(".")[0]
+    ):
         depth, frame = depth + 1, frame.f_back
     return depth
