@@ -2,7 +2,6 @@
 
 import time
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from airflow.exceptions import (  # where Airflow 3.1 has them, too
@@ -16,7 +15,6 @@ from airflow.sdk import DAG
 from airflow_knowledge_bot.sensors import KnowledgeBotAnswerSensor
 from answering_bot import AWAY, KEYS, ONCE, OPENING, PARKING, RIGHT, StateStore, TaskInstance, where
 from calls import KEY
-from waiting import until
 
 NOT_YET = "I found nothing about this in my sources."
 
@@ -113,20 +111,6 @@ def test_what_waiting_cannot_mend_fails_at_once(bot, status, said):
     assert KEY not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"bot_id": "bot_other", "concurrency": 1}, "(?s)bot_other.*'bot_id'"),
-        ({"questions": []}, "'questions'"),
-        ({"knowledge_bot_conn_id": "none_such"}, "'none_such'"),
-    ],
-)
-def test_what_cannot_be_asked_fails_at_once_in_a_sentence(bot, options, said):
-    with pytest.raises(AirflowFailException, match=said):
-        sensor(**options).execute({})
-    assert sum(bot.asked.values()) <= 1
-
-
 def test_a_question_that_is_refused_fails_where_it_is_needed(bot):
     bot.fail_next(400, message="Too long.", times=None, where=where(PARKING))
     with pytest.raises(AirflowFailException, match="Too long"):
@@ -159,11 +143,3 @@ def test_it_gives_its_slot_back_and_does_not_wait_for_ever_by_default():
         waiting = KnowledgeBotAnswerSensor(task_id="answers", questions=[OPENING])
     assert waiting.reschedule
     assert (waiting.poke_interval, waiting.timeout) == (60, 3600)
-
-
-def test_many_questions_to_a_slow_service_are_asked_at_once(bot):
-    many = [{"ask": f"{number}?", "contains": "find"} for number in range(16)]
-    with ThreadPoolExecutor() as pool, bot.holding_answers():
-        asking = pool.submit(sensor(questions=many, concurrency=16).execute, {})
-        assert until(lambda: len(bot.requests) == 16)
-    assert asking.result()["passed"] == 16

@@ -378,32 +378,22 @@ def test_waiting_asks_again_what_has_not_passed_within_one_try(bot):
 # What nobody needs to try again
 
 
-@pytest.mark.parametrize("status", [401, 403])
-def test_a_key_that_is_refused_fails_at_once_and_names_the_connection(bot, status):
-    bot.fail_next(status, times=None)
-    result, _ = failed(
-        checking(concurrency=1),
-        AirflowFailException,
-        f"{status}.*password of the connection 'knowledge_bot_default'",
-    )
-    assert len(bot.requests) == 1
-    assert result["stopped"] == "authentication"
-
-
-def test_a_used_up_quota_fails_at_once(bot):
-    bot.fail_next(402, times=None)
-    failed(checking(concurrency=1), AirflowFailException, "402.*Clear the task once the service's")
-    assert len(bot.requests) == 1
-
-
-def test_a_bot_that_is_not_there_fails_at_once_and_names_those_that_are(bot):
-    result, _ = failed(
-        checking(bot_id="bot_other", concurrency=1),
-        AirflowFailException,
-        "There is no bot_other.*has bot_guide.*task's parameter 'bot_id'",
-    )
+@pytest.mark.parametrize(
+    ("status", "stop", "said"),
+    [
+        (401, "authentication", "401.*password of the connection 'knowledge_bot_default'"),
+        (403, "authentication", "403.*password of the connection 'knowledge_bot_default'"),
+        (402, "payment", "402.*Clear the task once the service's"),
+        (None, "bot", "There is no bot_other.*has bot_guide.*task's parameter 'bot_id'"),
+    ],
+)
+def test_what_every_question_would_meet_fails_at_once(bot, status, stop, said):
+    if status is not None:
+        bot.fail_next(status, times=None)
+    asked = "bot_guide" if status else "bot_other"
+    result, _ = failed(checking(bot_id=asked, concurrency=1), AirflowFailException, said)
     assert sum(bot.asked.values()) == 1
-    assert result["stopped"] == "bot"
+    assert result["stopped"] == stop
 
 
 def test_a_question_that_is_refused_is_not_tried_again(bot):

@@ -10,6 +10,7 @@ from airflow_knowledge_bot.operators import (
     KnowledgeBotCreateTextSourceOperator,
     KnowledgeBotSendMessageOperator,
 )
+from calls import KEY
 from failures import FAILURES, failing
 from knowledge_bot import KnowledgeBotError
 from knowledge_bot.testing import no_waiting
@@ -47,11 +48,13 @@ def test_a_task_is_tried_again_where_that_is_safe_and_may_help(name, task):
     failure = FAILURES[name]
     again = failure.may_pass if task is resent_message else failure.may_be_asked_again
     with (
-        failing(failure).standing_in(),
+        failing(failure).standing_in() as service,
         no_waiting(),
-        pytest.raises(KnowledgeBotError if again else AirflowFailException),
+        pytest.raises(KnowledgeBotError if again else AirflowFailException) as caught,
     ):
         task()
+    assert len(service.requests) == failure.arrives
+    assert KEY not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", FAILURES)

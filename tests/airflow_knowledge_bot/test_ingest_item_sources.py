@@ -17,23 +17,19 @@ from airflow_knowledge_bot.operators import KnowledgeBotIngestOperator
 from answering_bot import URL
 from knowledge_bot.ingest import IncompleteIngestionError, Ledger
 from knowledge_bot.origins import (
-    Feed,
     Folder,
     JsonLines,
     Loader,
     Objects,
-    Site,
-    Sitemap,
+    Site,  # noqa: F401 - in a row that is evaluated
+    Sitemap,  # noqa: F401 - likewise
     Sql,
     Urls,
 )
-from page_server import answer as page
-from page_server import serving
 from postgresql_server import postgresql
 
 pytestmark = pytest.mark.usefixtures("ledger")
 
-PAGES = ("/a.html", "/b.html")
 HOURS = [{"name": "Hours", "content": "At nine."}]
 
 
@@ -68,24 +64,6 @@ def run(good):
 
 
 @pytest.fixture
-def site():
-    """A site of two pages with a sitemap and a feed."""
-    with serving() as running:
-        for path in ("/", *PAGES):
-            links = "".join(f'<a href="{other}">x</a>' for other in PAGES)
-            running.answers[path] = page(f"<main>{path} {links}</main>".encode(), kind="text/html")
-        urls = "".join(f"<url><loc>{running.url(path)}</loc></url>" for path in PAGES)
-        sitemap = f"<urlset>{urls}</urlset>"
-        running.answers["/map.xml"] = page(sitemap.encode(), kind="application/xml")
-        entries = "".join(
-            f"<item><title>{path}</title><link>{running.url(path)}</link></item>" for path in PAGES
-        )
-        feed = f'<rss version="2.0"><channel><title>t</title>{entries}</channel></rss>'
-        running.answers["/feed.xml"] = page(feed.encode(), kind="application/xml")
-        yield running
-
-
-@pytest.fixture
 def folder(tmp_path):
     where = tmp_path / "handbook"
     where.mkdir()
@@ -108,9 +86,14 @@ SHOWN = ["a.txt", "b.tmp", "c.md"]
         (lambda at: Objects(f"file://{at}/*.txt"), ["a.txt"]),
         (lambda at: Objects(f"file://{at}", storage_options={}), SHOWN),
         (lambda at: Objects("file://{{ dag_run.conf.folder }}", hidden=True), [".secret", *SHOWN]),
+        # A template renders a list into a text.
+        (
+            lambda at: Urls("['https://h.example/{{ dag_run.conf.end }}']"),
+            ["https://h.example/tmp"],
+        ),
     ],
 )
-def test_files_are_found_as_their_options_say(run, folder, origin, names):
+def test_items_are_found_as_their_options_say(run, folder, origin, names):
     run({"folder": str(folder), "end": "tmp"}, origin=origin(str(folder)))
     assert sent(run.service) == names
 
@@ -160,33 +143,6 @@ def test_an_object_that_cannot_be_read_now_is_left_to_the_next_try(run, good, bu
         run(origin=Objects(f"{bucket}/docs"))
     monkeypatch.undo()
     assert len(good.requests) == 2
-
-
-# Pages --------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def listed(site, tmp_path):
-    """The site's address, and a file that lists its pages."""
-    (tmp_path / "urls.txt").write_text("\n".join(site.url(path) for path in PAGES))
-    return site.url(""), str(tmp_path / "urls.txt")
-
-
-@pytest.mark.parametrize(
-    ("origin", "paths"),
-    [
-        (lambda at, _: Site(f"{at}/", rate=50), ["/", *PAGES]),
-        (lambda at, _: Site("{{ dag_run.conf.site }}/", depth=0, rate=50), ["/"]),
-        (lambda at, _: Sitemap(f"{at}/map.xml"), PAGES),
-        (lambda at, _: Feed(f"{at}/feed.xml"), PAGES),
-        (lambda at, _: Urls(f"['{at}/a.html', '{{{{ dag_run.conf.site }}}}/b.html']"), PAGES),
-        (lambda _, file: Urls(file, compare="content", rate=50), PAGES),
-    ],
-)
-def test_pages_are_found_as_their_options_say(run, listed, origin, paths):
-    start, file = listed
-    run({"site": start}, origin=origin(start, file))
-    assert sent(run.service) == sorted(f"{start}{path}" for path in paths)
 
 
 # Items, lines and documents -----------------------------------------------------------------------
@@ -259,22 +215,6 @@ class SqliteHook(DbApiHook):
         return sqlite3.connect(self.get_connection(self.get_conn_id()).host)
 
 
-class PostgresHook(DbApiHook):
-    """Likewise for PostgreSQL."""
-
-    conn_name_attr = "conn_id"
-
-    def get_conn(self):
-        import psycopg
-
-        return psycopg.connect(
-            self.get_connection(self.get_conn_id()).get_uri().replace("postgres:", "postgresql:", 1)
-        )
-
-
-HOOKS = {"sqlite": SqliteHook, "postgres": PostgresHook}
-
-
 @pytest.fixture
 def shop(monkeypatch, tmp_path):
     """A database with a table of articles, and the connection `shop` to it."""
@@ -292,8 +232,8 @@ def shop(monkeypatch, tmp_path):
     before = Connection.get_hook
 
     def get_hook(self, *, hook_params=None):
-        hook = HOOKS.get(self.conn_type)
-        return hook(self.conn_id) if hook else before(self, hook_params=hook_params)
+        is_sqlite = self.conn_type == "sqlite"
+        return SqliteHook(self.conn_id) if is_sqlite else before(self, hook_params=hook_params)
 
     monkeypatch.setattr(Connection, "get_hook", get_hook)
     return partial(sqlite3.connect, file)
@@ -337,15 +277,6 @@ def test_what_hides_whether_something_is_gone_is_reported(run, capfd):
     run(origin=[*HOURS, {"title": "none"}], origin_name="shop", fail_on=())
     said = "".join(capfd.readouterr())
     assert "Nothing was marked as gone, because not all items were seen: " in said
-
-
-@pytest.mark.slow
-def test_a_query_on_postgresql_is_streamed(run, good, shop, monkeypatch):
-    query = "SELECT n AS id, repeat('x', 10) AS body FROM generate_series(1, 1200) AS n"
-    with postgresql() as server:
-        monkeypatch.setenv("AIRFLOW_CONN_LARGE", server.url())
-        result = run(origin=articles(query, "large", title=None, version=None))
-    assert result["created"] == len(good.requests) == 1200
 
 
 # What cannot be used ------------------------------------------------------------------------------

@@ -18,7 +18,6 @@ from airflow_knowledge_bot.operators import (
 )
 from airflow_knowledge_bot.sensors import KnowledgeBotAnswerSensor, KnowledgeBotPingSensor
 from calls import KEY, SOURCE
-from knowledge_bot import KnowledgeBotError
 from scripted_server import answer
 
 # Of each operator of one request, parameters that can be sent.
@@ -54,7 +53,6 @@ ALL = [
     KnowledgeBotIngestOperator,
     KnowledgeBotPingSensor,
 ]
-OPERATORS = pytest.mark.parametrize("operator", GIVEN, ids=lambda each: each.__name__)
 
 
 def task(operator, **changes):
@@ -200,44 +198,6 @@ def test_a_refusal_fails_for_good_and_says_where_to_look(good, status, said):
     good.fail_next(status)
     with pytest.raises(AirflowFailException, match=said):
         task(TEXT).execute({})
-
-
-LOST = {
-    "too late": lambda service: service.time_out_next(),
-    "lost": lambda service: service.lose_next_answer(),
-    "500": lambda service: service.fail_next(500),
-    "unreadable": lambda service: service.answer_next(200, b"{"),
-    "302": lambda service: service.answer_next(302, headers={"Location": "/"}),
-}
-
-
-@pytest.mark.parametrize("lost", LOST.values(), ids=LOST)
-@OPERATORS
-def test_a_post_that_may_have_arrived_is_not_sent_again(good, operator, lost):
-    lost(good)
-    with pytest.raises(AirflowFailException) as caught:
-        task(operator).execute({})
-    assert len(good.requests) == 1
-    assert KEY not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("status", "on_unknown", "is_tried_again"),
-    [
-        *((status, "resend", False) for status in (400, 401, 402, 403, 404, 409, 413, 501, 505)),
-        *((status, "hold", True) for status in (408, 425, 429, 503)),
-        *((status, "hold", False) for status in (500, 502, 504)),
-        *((status, "resend", True) for status in (500, 502, 504)),
-    ],
-)
-@OPERATORS
-def test_airflow_tries_again_what_cannot_have_arrived_and_may_pass(
-    good, operator, status, on_unknown, is_tried_again
-):
-    good.fail_next(status, retry_after=0 if status == 503 else None)  # which says that it waits
-    with pytest.raises(KnowledgeBotError if is_tried_again else AirflowFailException):
-        task(operator, on_unknown=on_unknown).execute({})
-    assert len(good.requests) == 1
 
 
 # In runs of a real worker -------------------------------------------------------------------------

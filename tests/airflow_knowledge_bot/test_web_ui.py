@@ -19,23 +19,12 @@ import chromium
 from airflow_processes import Airflow
 from calls import KEY, SOURCE
 from knowledge_bot_service import LocalService
-from page_server import answer, serving
 from scripted_server import Reply, close
 from scripted_server import answer as reply
 
 playwright = pytest.importorskip("playwright.sync_api", reason="Playwright drives the browser")
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-TASKS = (
-    "service_is_up",
-    "addresses",
-    "documents",
-    "pages",
-    "known",
-    "check",
-    "ask",
-    "hand_on",
-)
 # Of each type of connection: the id that is shown, what the form has, and its picture.
 FORMS = {
     "Knowledge-Bot": (
@@ -169,23 +158,6 @@ def test_a_connection_form_has_our_labels_and_fields(page, pictures, kind):
         '<div style="display: inline-flex; align-items: start; gap: 20px">' + side_by_side
     )
     page.locator("div").screenshot(path=pictures / picture)
-
-
-def test_the_example_s_graph_is_green(airflow, page, pictures):
-    with serving() as site:
-        site.answers["/hours"] = answer(b"<h1>Hours</h1><p>The desk opens at nine on Saturdays.")
-        pages = [site.url("/hours")]
-        run_id = airflow.trigger("scheduled_ingestion", pages=pages)
-        assert airflow.finished("scheduled_ingestion", run_id)["state"] == "success"
-    page.set_viewport_size({"width": 1300, "height": 540})
-    page.goto(f"/dags/scheduled_ingestion/runs/{run_id}")
-    page.get_by_role("button", name="Show Graph").click()
-    page.get_by_role("button", name="Collapse Details Panel").click()
-    page.get_by_role("button", name="Fit View").click()
-    for task_id in TASKS:
-        node = page.locator(f"[data-id={task_id}]")
-        playwright.expect(node).to_contain_text("success")
-    page.screenshot(path=pictures / "airflow-graph.png")
 
 
 def test_the_log_of_a_check_shows_what_failed_and_why(airflow, page, pictures):

@@ -64,9 +64,10 @@ def sanitize_uri(uri: SplitResult) -> SplitResult:
 
 def convert_asset_to_openlineage(asset: Asset, lineage_context: object) -> "Dataset":  # noqa: ARG001 - OpenLineage's signature
     """Return the OpenLineage dataset of a collection's asset."""
-    from airflow_knowledge_bot.lineage import dataset
+    from openlineage.client.event_v2 import Dataset
 
-    return dataset(asset.uri)
+    host, collection = asset.uri.removeprefix(f"{SCHEME}://").split("/")
+    return Dataset(namespace=f"{SCHEME}://{host}", name=collection)
 
 
 def describe_outlets(

@@ -27,7 +27,6 @@ from airflow_knowledge_bot.tasks import (
 
 if TYPE_CHECKING:
     import jinja2
-    from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Context
 
     from airflow_knowledge_bot.arguments import BaseOperatorArguments
@@ -266,7 +265,6 @@ class KnowledgeBotIngestOperator(OriginTask, BaseOperator):
         self.fail_on = fail_on
         self.max_refused = max_refused
         self.knowledge_bot_conn_id = knowledge_bot_conn_id
-        self._collection_uris: list[str] = []
         check_on_unknown(on_unknown)
         check_number("concurrency", concurrency, 1, whole=True)
         if max_items is not None:
@@ -385,7 +383,7 @@ class KnowledgeBotIngestOperator(OriginTask, BaseOperator):
         }
         progress.end(total, result["named"], tolerated)
         written = sorted({*collections, *getattr(origin, "collections", ())})
-        self._collection_uris = [collection_uri(client.base_url, one) for one in written]
+        uris = [collection_uri(client.base_url, one) for one in written]
         if failure is not None:
             hand_on(self, context, result)
             raise failure
@@ -394,7 +392,7 @@ class KnowledgeBotIngestOperator(OriginTask, BaseOperator):
         self.outlets = changed_outlets(
             context,
             self.outlets,
-            self._collection_uris,
+            uris,
             {"collections": written, **counts, "changed_in_failed_runs": missed},
             changed=any(counts[name] for name in CHANGES) or missed > 0 or not tries.is_sure,
         )
@@ -407,19 +405,6 @@ class KnowledgeBotIngestOperator(OriginTask, BaseOperator):
         """
         if self._stop is not None:
             self._stop.set()
-
-    def get_openlineage_facets_on_complete(
-        self,
-        task_instance: object,  # noqa: ARG002 - OpenLineage's signature
-    ) -> "OperatorLineage[Any, Any]":
-        """Return the collections, and where the items came from."""
-        from airflow_knowledge_bot.lineage import lineage
-
-        fields = (getattr(self.origin, name, None) for name in ("path", "address", "url", "source"))
-        return lineage(
-            inputs=[one for one in fields if isinstance(one, str) and one],
-            outputs=self._collection_uris,
-        )
 
     def _prune(self) -> Any:
         """Return what the run removes, in the words of an `Ingestion`."""

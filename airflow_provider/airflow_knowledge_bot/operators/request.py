@@ -18,7 +18,6 @@ from airflow_knowledge_bot.tasks import (
 if TYPE_CHECKING:
     from os import PathLike
 
-    from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Context, ObjectStoragePath
 
     from airflow_knowledge_bot.arguments import BaseOperatorArguments
@@ -58,7 +57,6 @@ class RequestOperator(ServiceTask, BaseOperator):
         check_on_unknown(on_unknown)
         self.knowledge_bot_conn_id = knowledge_bot_conn_id
         self.on_unknown = on_unknown
-        self._collection_uris: list[str] = []
 
     def execute(self, context: "Context") -> dict[str, Any]:
         """Send the request and return its answer as a small plain dict.
@@ -99,11 +97,9 @@ class RequestOperator(ServiceTask, BaseOperator):
         self.log.info("Created %s at %s.", storable(created), without_secrets(base_url))
         # The service does not say which collections a bot reads (interface section 2), so an alias
         # of a message stays empty.
-        self._collection_uris = [
-            collection_uri(base_url, one) for one in extra.get("collections", ())
-        ]
+        uris = [collection_uri(base_url, one) for one in extra.get("collections", ())]
         # Also of an answer that an earlier try got.
-        describe_outlets(context, self.outlets, self._collection_uris, storable(extra))
+        describe_outlets(context, self.outlets, uris, storable(extra))
         return storable(answer)
 
     def _sent(self, client: "Client", intent: "Intent", request: dict[str, Any]) -> dict[str, Any]:
@@ -152,16 +148,6 @@ class _CreateSourceOperator(RequestOperator):
         )
         self.source_name = source_name
         self.collections = collections
-
-    def get_openlineage_facets_on_complete(
-        self,
-        task_instance: object,  # noqa: ARG002 - OpenLineage's signature
-    ) -> "OperatorLineage[Any, Any]":
-        """Return the collections that the source went into, and where it came from."""
-        from airflow_knowledge_bot.lineage import lineage
-
-        places = (getattr(self, name, None) for name in ("url", "file"))
-        return lineage(inputs=map(str, filter(None, places)), outputs=self._collection_uris)
 
     def _described(
         self,

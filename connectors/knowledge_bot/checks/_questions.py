@@ -104,15 +104,8 @@ class Question(BaseModel, frozen=True, extra="forbid"):
             sources: str | Iterable[str] = (),
             refuses: bool | None = None,
             case_sensitive: bool = False,
-            id: str | None = None,  # noqa: A002 - what it is
+            id: str = ...,  # noqa: A002 - what it is
         ) -> None: ...
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_an_id(cls, given: Any) -> Any:
-        if isinstance(given, dict) and given.get("id", "") is None:
-            return {name: value for name, value in given.items() if name != "id"}
-        return given
 
     @model_validator(mode="after")
     def _check(self) -> "Question":

@@ -15,7 +15,7 @@ BEGAN = datetime(2026, 11, 22, 2, 15, tzinfo=UTC)
 
 
 def result(ask="When?", verdict=Verdict.PASSED, **more):
-    question = Question(ask=ask, contains="x", id=more.pop("id", None))
+    question = Question(ask=ask, contains="x")
     return Result(question.id, question, "bot_1", verdict=verdict, **more)
 
 
@@ -49,9 +49,7 @@ def test_the_counts_are_of_what_passed_and_of_all_that_did_not():
 @given(st.integers(1, 2000), st.data())
 def test_exactly_the_share_that_is_wanted_is_enough(total, data):
     passed = data.draw(st.integers(0, total))
-    results = [result(id="a")] * passed + [result(verdict=Verdict.FAILED, id="a")] * (
-        total - passed
-    )
+    results = [result()] * passed + [result(verdict=Verdict.FAILED)] * (total - passed)
     assert report(*results, min_pass=passed / total).ok
     if passed < total:
         assert not report(*results, min_pass=(passed + 1) / total).ok

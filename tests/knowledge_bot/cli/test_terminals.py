@@ -3,15 +3,11 @@
 import os
 import re
 import tomllib
-from itertools import count
 from pathlib import Path
 
 import pytest
 
 from calls import KEY, MESSAGE, SOURCE
-from knowledge_bot import Client
-from knowledge_bot.ingest import Ledger, ingest
-from knowledge_bot.origins import Folder
 from nightly import nightly
 from pseudo_terminal import terminal
 from scripted_server import answer, silence
@@ -190,13 +186,6 @@ def test_where_ids_do_not_fit_each_field_has_a_line(shown):
     assert screen == (f"id    {LONG_ID}\nname  One\n\nid    {ID}\nname  Two lines \\x1b[2J\n")
 
 
-@pytest.mark.slow
-def test_wide_characters_are_measured_as_they_are_shown(shown):
-    screen = shown(50, [(ID, "電動工具の安全"), ("bot_2", "เวลาเปิดทำการ")])
-    assert ID in screen
-    assert "電動工具の安全" in screen
-
-
 @pytest.mark.parametrize("columns", nightly([5, 1, 20], but=1))
 def test_no_terminal_is_too_narrow(shown, columns):
     assert ID in shown(columns, [(ID, "Guide")])
@@ -215,30 +204,3 @@ def test_a_name_cannot_steer_the_terminal(shown, options):
     assert "\x1b]" not in screen
     assert "\x07" not in screen
     assert "[bold]x" in screen
-
-
-@pytest.mark.slow
-def test_what_is_gone_can_be_copied_at_80_columns(program, scripted, tmp_path, handbook):
-    number = count()
-    server = scripted(
-        reply_to=lambda request: answer(
-            body={**SOURCE, "id": f"src_94287031cb7f51b4c94f2de{next(number):x}"}
-        )
-    )
-    ledger = Ledger(tmp_path / "ledger.db")
-    with Client(KEY, server.url) as client:
-        for _ in range(2):
-            ingest(client, Folder(handbook), collections="col_handbook", ledger=ledger)
-            (handbook / "a.md").unlink(missing_ok=True)
-    (gone,) = ledger.gone()
-    for columns in (80, 60, 200):
-        command = [program, "ledger", "gone", "--ledger", tmp_path / "ledger.db"]
-        with terminal(command, {}, columns=columns) as screen:
-            assert screen.end() == 0
-        for whole in (gone.id, gone.source_id, gone.origin):
-            assert whole in screen.shown
-    with terminal(
-        [program, "ledger", "status", "--ledger", tmp_path / "ledger.db"], {}, 60
-    ) as seen:
-        assert seen.end() == 0
-    assert f"{server.url}/public/v1" in seen.shown
