@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, nullcontext
-from typing import TYPE_CHECKING, TypedDict
+from typing import TypedDict
 
 from fastapi import FastAPI
 
@@ -17,9 +17,6 @@ from knowledge_bot_service.web.monitoring import router as monitoring
 from knowledge_bot_service.web.mounts import Mounts
 from knowledge_bot_service.web.page import router as page
 from knowledge_bot_service.work.knowledge_base import KnowledgeBase
-
-if TYPE_CHECKING:
-    from knowledge_bot_service.answers.written_answers import ModelWriter
 
 
 def create_app(
@@ -39,7 +36,12 @@ def create_app(
     Raises:
         SettingsError: the key of the language model is not in the environment.
     """
-    writer = _writer(settings)
+    writer = None
+    if settings.answers is not None:
+        # Loaded only if needed: it costs a tenth of a second.
+        from knowledge_bot_service.answers.language_model import LanguageModel
+
+        writer = LanguageModel(settings.answers)
     metrics = Metrics(database)
 
     @asynccontextmanager
@@ -69,15 +71,6 @@ def create_app(
         Gate, keys=keys, limits=settings.limits, mounts=mounts, on_answer=metrics.on_answer
     )
     return app
-
-
-def _writer(settings: ServiceConfiguration) -> "ModelWriter | None":
-    if settings.answers is None:
-        return None
-    # Loaded only if needed: it costs a tenth of a second.
-    from knowledge_bot_service.answers.written_answers import ModelWriter
-
-    return ModelWriter.from_settings(settings.answers)
 
 
 class _State(TypedDict):

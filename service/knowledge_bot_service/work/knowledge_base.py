@@ -63,7 +63,7 @@ from knowledge_bot_service.work.backlog import Backlog
 from knowledge_bot_service.work.worker import SMALL, Workers
 
 if TYPE_CHECKING:
-    from knowledge_bot_service.answers.written_answers import ModelWriter
+    from knowledge_bot_service.answers.language_model import LanguageModel
 
 T = TypeVar("T")
 
@@ -163,7 +163,7 @@ class KnowledgeBase:
         settings: ServiceConfiguration,
         folder: DataFolder,
         database: ServiceDatabase,
-        writer: "ModelWriter | None" = None,
+        writer: "LanguageModel | None" = None,
         count: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.settings = settings
