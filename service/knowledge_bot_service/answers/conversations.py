@@ -148,13 +148,9 @@ class ConversationStore:
             before: read what comes after this place, the `next` of an earlier page.
             limit: how many to read at most.
         """
-        rows = self._database.reader().execute(
-            "SELECT id AS number, public_id AS id, name, created_at FROM conversation"
-            " WHERE bot = ? AND (? IS NULL OR conversation.id < ?)"
-            " ORDER BY conversation.id DESC LIMIT ?",
-            (bot, before, before, limit + 1),
+        return self._page(
+            "public_id AS id, name, created_at FROM conversation WHERE bot = ?", bot, before, limit
         )
-        return _page(rows.fetchall(), limit)
 
     def page_of_messages(
         self, bot: str, conversation: str, before: int | None, limit: int
@@ -170,17 +166,31 @@ class ConversationStore:
         """
         if not self.exists(bot, conversation):
             raise UnknownError("conversation", conversation)
-        rows = self._database.reader().execute(
-            "SELECT id AS number, public_id AS id, question, answer, sources, created_at"
-            " FROM message WHERE conversation = (SELECT id FROM conversation WHERE public_id = ?)"
-            " AND (? IS NULL OR message.id < ?) ORDER BY message.id DESC LIMIT ?",
-            (conversation, before, before, limit + 1),
+        page = self._page(
+            "public_id AS id, question, answer, sources, created_at FROM message"
+            " WHERE conversation = (SELECT id FROM conversation WHERE public_id = ?)",
+            conversation,
+            before,
+            limit,
         )
-        page = _page(rows.fetchall(), limit)
         for message in page.rows:
             message["question"] = read(message["question"]).question
             message["sources"] = json.loads(message["sources"] or "null")
         return page
+
+    def _page(self, columns: str, of: str, before: int | None, limit: int) -> RowPage:
+        rows = (
+            self._database.reader()
+            .execute(
+                f"SELECT id AS number, {columns} AND (? IS NULL OR number < ?)"
+                " ORDER BY number DESC LIMIT ?",
+                (of, before, before, limit + 1),
+            )
+            .fetchall()
+        )
+        shown = [dict(row) for row in rows[:limit]]
+        places = [row.pop("number") for row in shown]
+        return RowPage(shown, places[-1] if len(rows) > limit else None)
 
     def exists(self, bot: str, conversation: str) -> bool:
         """Whether the conversation exists and is this bot's."""
@@ -242,11 +252,3 @@ class ConversationStore:
                 done.store(connection, created_at)
 
         return self._database.write(insert)
-
-
-def _page(rows: Sequence[sqlite3.Row], limit: int) -> RowPage:
-    following = rows[limit - 1]["number"] if len(rows) > limit else None
-    shown = [dict(row) for row in rows[:limit]]
-    for row in shown:
-        del row["number"]
-    return RowPage(shown, following)

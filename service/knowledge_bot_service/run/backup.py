@@ -4,7 +4,7 @@ import os
 import shutil
 import sqlite3
 import tempfile
-from contextlib import ExitStack, closing
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +20,7 @@ from knowledge_bot_service.config.folder import (
 )
 from knowledge_bot_service.config.storage import DiskFullError, storage_error
 from knowledge_bot_service.store.material import synchronise_folder
-from knowledge_bot_service.store.schema import check_version, copy_database
+from knowledge_bot_service.store.schema import check_version
 
 # How long a copy waits for whoever writes to a database, in seconds.
 _PATIENCE: Final = 30.0
@@ -84,32 +84,36 @@ def _told(error: Exception, source: Path, target: Path) -> BackupError:
 
 def _copy(source: Path, made: Path) -> None:
     (made / MATERIAL).mkdir(mode=0o700)
-    files = [file for name in (DATABASE, HEADS) for file in sorted(source.glob(name))]
-    with ExitStack() as opened:
-        with ExitStack() as held:
-            # While nothing is written, the files of sources that are not read yet stay.
-            for file in files:
-                lock = held.enter_context(closing(_connected(file)))
-                lock.execute("BEGIN IMMEDIATE")
-            readers = [opened.enter_context(closing(_connected(file))) for file in files]
-            for reader in readers:  # what is read from here on is of this moment
-                reader.execute("BEGIN")
-                reader.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-            check_version(readers[0])
-            needed = readers[0].execute("SELECT json_extract(material, '$.file') FROM job")
-            for (name,) in needed:
-                if name is not None:
-                    shutil.copy(source / MATERIAL / name, made / MATERIAL / name)
-            if (source / API_KEY).is_file():
-                shutil.copy(source / API_KEY, made / API_KEY)
-            if (source / KEYS).is_dir():
-                shutil.copytree(source / KEYS, made / KEYS, ignore=shutil.ignore_patterns(".*"))
-        for file, reader in zip(files, readers, strict=True):
-            copy_database(reader, made / file.name)
+    database = source / DATABASE
+    with closing(_connected(database)) as lock, closing(_connected(database)) as reader:
+        # While nothing is written, the files of sources that are not read yet stay.
+        lock.execute("BEGIN IMMEDIATE")
+        reader.execute("BEGIN")  # what is read from here on is of this moment
+        check_version(reader)
+        for (name,) in reader.execute("SELECT json_extract(material, '$.file') FROM job"):
+            if name is not None:
+                shutil.copy(source / MATERIAL / name, made / MATERIAL / name)
+        lock.execute("ROLLBACK")
+        _copy_database(reader, made / DATABASE)
+    if (source / HEADS).is_file():
+        with closing(_connected(source / HEADS)) as heads:
+            _copy_database(heads, made / HEADS)
+    if (source / API_KEY).is_file():
+        shutil.copy(source / API_KEY, made / API_KEY)
+    if (source / KEYS).is_dir():
+        shutil.copytree(source / KEYS, made / KEYS, ignore=shutil.ignore_patterns(".*"))
     for path in made.rglob("*"):
         if path.is_file():
             with path.open("rb") as written:
                 os.fsync(written.fileno())
+
+
+def _copy_database(connection: sqlite3.Connection, file: Path) -> None:
+    """Write all that a connection sees into one new file, which its owner alone may read."""
+    file.touch(mode=0o600)
+    with closing(sqlite3.connect(file)) as copy:
+        connection.backup(copy)
+        copy.execute("PRAGMA journal_mode = DELETE")
 
 
 def _checked(database: Path) -> str:

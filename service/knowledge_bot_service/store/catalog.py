@@ -5,9 +5,10 @@ import logging
 import sqlite3
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -24,6 +25,8 @@ from knowledge_bot_service.store.entries import delete_entries, merge_index
 from knowledge_bot_service.store.idempotency import forget
 from knowledge_bot_service.store.sources import SOURCES, Status, StoredSource, count_sources
 
+T = TypeVar("T")
+
 _log = logging.getLogger(__name__)
 
 # Passages in one transaction, of which a client waits for one at most; as when they are written.
@@ -32,7 +35,7 @@ _BATCH: Final = 100
 # How long the removal waits when the database cannot be written, in seconds.
 _PAUSE: Final = 1.0
 
-# How often old idempotency keys are looked for, in seconds.
+# How often old idempotency keys are looked for at least, in seconds.
 _HOUR: Final = 3600.0
 
 # How much of the index is merged in one transaction, in pages of the database. And how long nothing
@@ -301,7 +304,6 @@ class Removal:
         self._folder = folder
         self._stopping = threading.Event()
         self._work = threading.Event()
-        self._forget_at = 0.0
         self._thread = threading.Thread(target=self._run, name="removal", daemon=True)
 
     def start(self) -> None:
@@ -324,7 +326,7 @@ class Removal:
             self._work.wait(_HOUR)
             self._work.clear()
             try:
-                self._forget_keys()
+                self._repeat(partial(forget, now=now(), limit=_BATCH))
                 self._remove_all()
             except DatabaseClosedError:
                 return
@@ -335,66 +337,31 @@ class Removal:
                 self._stopping.wait(_PAUSE)
                 self._work.set()
 
-    def _forget_keys(self) -> None:
-        if time.monotonic() < self._forget_at:
-            return
-        while not self._stopping.is_set():
-            forgotten = self._database.write(
-                lambda connection: forget(connection, now(), _BATCH), background=_BATCH
-            ).result()
-            if forgotten < _BATCH:
-                break
-        self._forget_at = time.monotonic() + _HOUR
-
     def _remove_all(self) -> None:
-        removed: list[tuple[int]] = []
-        while not self._stopping.is_set() and (row := self._next(removed)):
+        rows = self._database.reader().execute("SELECT source, file FROM removal").fetchall()
+        for row in rows:
             if row["file"] is not None:
                 (self._folder / row["file"]).unlink(missing_ok=True)
-            while self._remove_passages(row["source"]):
-                if self._stopping.is_set():
-                    return
-            removed.append((row["source"],))
-        if not removed:
+            self._repeat(partial(delete_entries, source=row["source"], limit=_BATCH))
+        if not rows:
             return
         started = time.monotonic()
-        begin = True
-        while not self._stopping.is_set() and self._merge(begin=begin):
-            begin = False
-        while not self._stopping.is_set() and not self._database.empty_log():
-            self._stopping.wait(_PAUSE)
-        if self._stopping.is_set():
-            return
+        self._write(partial(merge_index, pages=_PAGES, begin=True))
+        self._repeat(partial(merge_index, pages=_PAGES, begin=False))
+        while not self._database.empty_log():
+            if self._stopping.wait(_PAUSE):
+                return
         # Known until now, so that a process that dies before does not forget it.
-        self._database.write(
-            lambda connection: connection.executemany(
-                "DELETE FROM removal WHERE source = ?", removed
-            ),
-            background=_BATCH,
-        ).result()
+        done = [(row["source"],) for row in rows]
+        self._write(lambda one: one.executemany("DELETE FROM removal WHERE source = ?", done))
         self._stopping.wait(_REST * (time.monotonic() - started))
-        self._work.set()
 
-    def _next(self, removed: list[tuple[int]]) -> sqlite3.Row | None:
-        row: sqlite3.Row | None = (
-            self._database.reader()
-            .execute(
-                "SELECT source, file FROM removal WHERE source > ? ORDER BY source LIMIT 1",
-                removed[-1] if removed else (0,),
-            )
-            .fetchone()
-        )
-        return row
+    def _repeat(self, operation: Callable[[sqlite3.Connection], int]) -> None:
+        """Write in one transaction after the other, until there is nothing to do."""
+        while self._write(operation):
+            continue
 
-    def _remove_passages(self, source: int) -> bool:
-        """Remove some passages of a source; returns whether there may be more."""
-        removing = self._database.write(
-            lambda connection: delete_entries(connection, source, _BATCH), background=_BATCH
-        )
-        return removing.result() == _BATCH
-
-    def _merge(self, *, begin: bool) -> bool:
-        """Merge a little of the index; returns whether there is more to do."""
-        return self._database.write(
-            lambda connection: merge_index(connection, _PAGES, begin=begin), background=_BATCH
-        ).result()
+    def _write(self, operation: Callable[[sqlite3.Connection], T]) -> T:
+        if self._stopping.is_set():
+            raise DatabaseClosedError
+        return self._database.write(operation, background=_BATCH).result()

@@ -54,12 +54,6 @@ AND NOT EXISTS (SELECT 1 FROM source WHERE source.place = entry.place AND NOT EX
                 (SELECT 1 FROM source_collection AS its
                   WHERE its.source = source.id AND its.collection IN {_SEEN}))
 """  # noqa: S608 - constants
-# The same of all entries of an origin: what is hidden is looked for once, and not for each of them.
-_ARE_SEEN: Final = f"""
-AND entry.place NOT IN
-    (SELECT place FROM source WHERE id NOT IN
-            (SELECT source FROM source_collection WHERE collection IN {_SEEN}))
-"""  # noqa: S608 - constants
 _IS_HIDDEN: Final = f"""
 EXISTS (SELECT 1 FROM source JOIN source_collection AS its ON its.source = source.id
          WHERE source.place = entry.place AND its.collection NOT IN {_SEEN})
@@ -277,7 +271,6 @@ class Origins:
         self._database = database
         self._seen = None if sees_all else json.dumps(list(collections))
         self._if_seen = "" if sees_all else _IS_SEEN
-        self._if_several_seen = "" if sees_all else _ARE_SEEN
         self._hidden = "0" if sees_all else _IS_HIDDEN
 
     def compare(self, origin: str) -> Sums:
@@ -287,7 +280,7 @@ class Origins:
             values = self._values(row)
             count, sums = 0, [0] * _BUCKETS
             for bucket, some, high, low in connection.execute(
-                f"{_SUMS} {self._if_several_seen} GROUP BY bucket", values
+                f"{_SUMS} {self._if_seen} GROUP BY bucket", values
             ):
                 count += some
                 sums[bucket] = ((high << 32) + low) % 2**64
@@ -332,7 +325,7 @@ class Origins:
         """The origins, by their names."""
         rows = self._database.reader().execute(
             "SELECT name, completed_at, (SELECT count(*) FROM entry"  # noqa: S608 - constants
-            f" WHERE entry.origin = origin.id {self._if_several_seen}) AS count"
+            f" WHERE entry.origin = origin.id {self._if_seen}) AS count"
             " FROM origin ORDER BY name",
             self._values(None),
         )
@@ -480,7 +473,7 @@ class Origins:
         self, connection: sqlite3.Connection, origin: int, completing: Completing
     ) -> Completion:
         values = {"origin": origin, "run": completing.run, "seen": self._seen}
-        there = f"FROM entry WHERE origin = :origin {self._if_several_seen}"
+        there = f"FROM entry WHERE origin = :origin {self._if_seen}"
         count: int = connection.execute(f"SELECT count(*) {there}", values).fetchone()[0]
         rows = connection.execute(
             f"{_MISSING % self._hidden} {self._if_seen} ORDER BY entry.key", values

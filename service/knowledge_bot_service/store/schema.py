@@ -1,8 +1,6 @@
 """The tables of the database."""
 
 import sqlite3
-from contextlib import closing
-from pathlib import Path
 from typing import Final
 
 from knowledge_bot_service.config.folder import FolderError
@@ -12,9 +10,6 @@ VERSION: Final = 8
 
 Terms are stored as the analyser made them, so that a change of the analyser is a new version too.
 """
-
-# "kbot" in ASCII: what `file` and other programs know the database by.
-_APPLICATION: Final = 0x6B626F74
 
 _TABLES: Final = """
 CREATE TABLE collection (
@@ -169,7 +164,6 @@ def prepare(connection: sqlite3.Connection) -> None:
         # Not executescript, which would commit first. No statement has a semicolon inside.
         for statement in _TABLES.split(";"):
             connection.execute(statement)
-        connection.execute(f"PRAGMA application_id = {_APPLICATION}")
         connection.execute(f"PRAGMA user_version = {VERSION}")
         connection.execute("COMMIT")
     except BaseException:
@@ -183,29 +177,14 @@ def check_version(connection: sqlite3.Connection) -> int:
     Raises:
         FolderError: the database is another program's, or of another version.
     """
-    application = connection.execute("PRAGMA application_id").fetchone()[0]
     version: int = connection.execute("PRAGMA user_version").fetchone()[0]
     is_empty = connection.execute("SELECT 1 FROM sqlite_master").fetchone() is None
     if is_empty:
         return 0
-    if application != _APPLICATION:
-        raise FolderError("the file is a database of another program. Nothing was changed.")
     if version != VERSION:
         raise FolderError(
             f"the database is of version {version}, and this release of knowledge-bot has version "
-            f"{VERSION}. Nothing was changed. Take the release that made it, or another data "
-            "folder, and feed that again."
+            f"{VERSION}; 0 is another program's. Nothing was changed. Take the release that made "
+            "it, or another data folder, and feed that again."
         )
     return version
-
-
-def copy_database(connection: sqlite3.Connection, file: Path) -> None:
-    """Write all that a connection sees into one new file, which its owner alone may read.
-
-    Raises:
-        sqlite3.Error: the database cannot be read, or the copy not be written.
-    """
-    file.touch(mode=0o600)
-    with closing(sqlite3.connect(file)) as copy:
-        connection.backup(copy)
-        copy.execute("PRAGMA journal_mode = DELETE")

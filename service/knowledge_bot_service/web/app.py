@@ -12,7 +12,7 @@ from knowledge_bot_service.config.settings import ServiceConfiguration
 from knowledge_bot_service.store.database import ServiceDatabase
 from knowledge_bot_service.web import endpoints, extensions, problems, syncing
 from knowledge_bot_service.web.gate import Gate
-from knowledge_bot_service.web.monitoring import Health, Metrics
+from knowledge_bot_service.web.monitoring import Monitor
 from knowledge_bot_service.web.monitoring import router as monitoring
 from knowledge_bot_service.web.mounts import Mounts
 from knowledge_bot_service.web.page import router as page
@@ -42,15 +42,14 @@ def create_app(
         from knowledge_bot_service.answers.language_model import LanguageModel
 
         writer = LanguageModel(settings.answers)
-    metrics = Metrics(database)
+    monitor = Monitor(database, folder.path)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[_State]:
         async with writer or nullcontext(), mounts or nullcontext():
-            with KnowledgeBase(settings, folder, database, writer, metrics.on_question) as service:
-                health = Health(database, folder.path, service.workers)
+            with KnowledgeBase(settings, folder, database, writer, monitor.on_question) as service:
                 on_ready()
-                yield {"service": service, "metrics": metrics, "health": health}
+                yield {"service": service, "monitor": monitor}
 
     # The usual documentation pages load scripts from other hosts; the description is enough.
     app = FastAPI(
@@ -68,12 +67,11 @@ def create_app(
         app.router.routes.extend(router.routes)
     problems.install(app)
     app.add_middleware(
-        Gate, keys=keys, limits=settings.limits, mounts=mounts, on_answer=metrics.on_answer
+        Gate, keys=keys, limits=settings.limits, mounts=mounts, on_answer=monitor.on_answer
     )
     return app
 
 
 class _State(TypedDict):
     service: KnowledgeBase
-    metrics: Metrics
-    health: Health
+    monitor: Monitor

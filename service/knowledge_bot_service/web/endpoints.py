@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Annotated, Any, Final, TypeVar
-from urllib.parse import unquote_to_bytes
 
 from fastapi import APIRouter, Depends, Header, Request, Response, Security
 from fastapi import Path as InPath
@@ -101,22 +100,10 @@ def takes(content_type: str) -> Callable[[Request], Awaitable[None]]:
     return check
 
 
-def _plain_query(request: Request) -> None:
-    """Refuse a query that is no text, or has a parameter twice that can have one value."""
-    try:
-        unquote_to_bytes(request.scope["query_string"]).decode()
-    except UnicodeDecodeError:
-        raise invalid("the query is not UTF-8.") from None
-    for name in {*request.query_params} - {"status", "collection"}:
-        if len(request.query_params.getlist(name)) > 1:
-            raise invalid(f"{name} is there more than once.")
-
-
 # The gate checks the key before the body is read. This only adds it to the description.
 KEY: Final = Security(APIKeyHeader(name=KEY_HEADER, auto_error=False))
 JSON: Final = Depends(takes("application/json"))
 FORM: Final = Depends(takes("multipart/form-data"))
-PLAIN_QUERY: Final = Depends(_plain_query)
 
 
 def sent_webpage(new: NewWebpage) -> Sent:

@@ -22,7 +22,6 @@ from knowledge_bot_service.store.sources import StoredSource
 from knowledge_bot_service.web.endpoints import (
     JSON,
     KEY,
-    PLAIN_QUERY,
     KeyOf,
     ServiceOf,
     SourceId,
@@ -43,7 +42,7 @@ _sources = APIRouter(
 )
 
 
-@_sources.get("", dependencies=[PLAIN_QUERY])
+@_sources.get("")
 def list_sources(service: ServiceOf, listed: Annotated[Listed, Query()]) -> Wrapped[SourcePage]:
     """List sources, newest first.
 

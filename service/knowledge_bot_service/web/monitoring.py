@@ -26,7 +26,6 @@ from knowledge_bot_service.config.logs import client_of, path_of
 from knowledge_bot_service.store.database import DatabaseClosedError, ServiceDatabase
 from knowledge_bot_service.store.sources import Status, count_sources
 from knowledge_bot_service.web.gate import key_of
-from knowledge_bot_service.work.worker import Workers
 
 _log = logging.getLogger(__name__)
 
@@ -43,11 +42,11 @@ _PATIENCE: Final = 3.0
 _LEAST: Final = 256 * 1024
 
 
-class Metrics:
-    """Counters for Prometheus; they hold numbers only, nothing from the sources."""
+class Monitor:
+    """Counters for Prometheus, which hold numbers alone, and whether it is ready."""
 
-    def __init__(self, database: ServiceDatabase) -> None:
-        self._database = database
+    def __init__(self, database: ServiceDatabase, folder: Path) -> None:
+        self._database, self._folder = database, folder
         self._registry = CollectorRegistry()
         self._duration = Histogram(
             "kbot_service_request_duration_seconds",
@@ -98,20 +97,9 @@ class Metrics:
             self._sources.labels(status).set(counts.get(status, 0))
         return generate_latest(self._registry)
 
-
-class Health:
-    """Checks whether the service is ready: disk, database, workers."""
-
-    def __init__(self, database: ServiceDatabase, folder: Path, workers: Workers) -> None:
-        self._database, self._folder, self._workers = database, folder, workers
-
-    async def report(self) -> dict[str, Any]:
-        """Whether the service is ready, and a sentence for each check."""
-        problems = {
-            "disk": self._disk_problem(),
-            "database": await self._database_problem(),
-            "workers": self._workers.problem(),
-        }
+    async def health(self) -> dict[str, Any]:
+        """Whether the service is ready, and for each check `fine` or a sentence."""
+        problems = {"disk": self._disk_problem(), "database": await self._database_problem()}
         told = {name: problem or "fine" for name, problem in problems.items()}
         return {"ready": not any(problems.values()), **told}
 
@@ -147,8 +135,8 @@ router = APIRouter(include_in_schema=False)
 @router.api_route("/healthz", methods=["GET", "HEAD"])
 async def healthz(request: Request) -> Response:
     """Answer whether the service is ready: 200, or 503 with what is wrong."""
-    health: Health = request.state.health
-    report = await health.report()
+    monitor: Monitor = request.state.monitor
+    report = await monitor.health()
     status = HTTPStatus.OK if report["ready"] else HTTPStatus.SERVICE_UNAVAILABLE
     return JSONResponse(report, status)
 
@@ -156,5 +144,5 @@ async def healthz(request: Request) -> Response:
 @router.get("/metrics")
 async def metrics(request: Request) -> Response:
     """Return the counters and gauges, for Prometheus."""
-    counted: Metrics = request.state.metrics
-    return Response(await run_in_threadpool(counted.text), media_type=CONTENT_TYPE_LATEST)
+    monitor: Monitor = request.state.monitor
+    return Response(await run_in_threadpool(monitor.text), media_type=CONTENT_TYPE_LATEST)

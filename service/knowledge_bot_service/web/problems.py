@@ -4,7 +4,6 @@ import logging
 import sqlite3
 from collections.abc import Sequence
 from http import HTTPStatus
-from itertools import chain
 from typing import Any, Final
 
 from fastapi import FastAPI, Request
@@ -12,7 +11,6 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
-from starlette.routing import Match
 
 from knowledge_bot_service.config.refusals import RefusedRequestError, UnknownError, invalid
 from knowledge_bot_service.config.settings import in_words
@@ -93,14 +91,7 @@ async def _of_http(request: Request, error: Exception) -> JSONResponse:
         return response_to(error)
     status = HTTPStatus(error.status_code)
     code, message = _OF_FRAMEWORK.get(status, (status.name.lower(), error.detail))
-    headers = dict(error.headers or {})
-    if status is HTTPStatus.METHOD_NOT_ALLOWED:
-        # The framework names that of the first route alone, and there is a route for each method
-        # (RFC 9110, section 15.5.6).
-        routes = [one for one in request.app.routes if one.matches(request.scope)[0] != Match.NONE]
-        methods = [one.methods for one in routes if one.path == routes[0].path]
-        headers["Allow"] = ", ".join(sorted({*chain(*methods)}))
-    return response_to(RefusedRequestError(status, code, message, headers))
+    return response_to(RefusedRequestError(status, code, message, error.headers))
 
 
 async def _of_validation(_request: Request, error: Exception) -> JSONResponse:
@@ -142,6 +133,6 @@ _OF_FRAMEWORK: Final = {
     ),
     HTTPStatus.METHOD_NOT_ALLOWED: (
         "method_not_allowed",
-        "This path does not have this method; the Allow header names those it has.",
+        "This path does not have this method.",
     ),
 }

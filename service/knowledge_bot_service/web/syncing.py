@@ -24,7 +24,6 @@ from knowledge_bot_service.web.endpoints import (
     FORM,
     JSON,
     KEY,
-    PLAIN_QUERY,
     KeyOf,
     ServiceOf,
     sent_text,
@@ -71,7 +70,7 @@ class _Nothing(BaseModel):
 
 _syncing = APIRouter(
     prefix=f"{PREFIX}/sync",
-    dependencies=[KEY, PLAIN_QUERY],
+    dependencies=[KEY],
     responses=described(400, 401, 402, 403, 404, 409, 412, 413),
 )
 

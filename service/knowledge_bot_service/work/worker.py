@@ -123,13 +123,6 @@ class Workers:
         else:
             self._long.add(public_id, 0)
 
-    def problem(self) -> str | None:
-        """Say what keeps sources from being processed; None when nothing does."""
-        alive = sum(thread.is_alive() for thread in self._threads)
-        if alive < len(self._threads):
-            return f"{alive} of {len(self._threads)} workers are left. Start the service again."
-        return None
-
     def stop(self) -> None:
         """Let the threads end. What they cannot finish soon becomes pending again, unharmed."""
         self._stopping.set()

@@ -137,7 +137,7 @@ def test_a_folder_of_another_version_is_left_as_it_is(tmp_path, version):
 @pytest.mark.parametrize(
     ("kind", "told"),
     [
-        ("another program", "a database of another program"),
+        ("another program", "of version 0"),
         ("no database", r"cannot open the database .*not a database"),
     ],
 )

@@ -41,7 +41,6 @@ def test_a_service_that_works_says_so_without_a_key_until_its_folder_is_gone(tmp
             "ready": True,
             "disk": "fine",
             "database": "fine",
-            "workers": "fine",
         }
         assert web.head(address).status_code == 200
         with sqlite3.connect(tmp_path / "data/knowledge.sqlite3", isolation_level=None) as other:
