@@ -25,16 +25,6 @@ _HOMES = {
     "SettingsError": "config.settings",
     "SourceState": "store.sources",
 }
-_NEEDED = (
-    "charset_normalizer",
-    "fastapi",
-    "lxml",
-    "pypdf",
-    "python_multipart",
-    "snowballstemmer",
-    "trafilatura",
-    "uvicorn",
-)
 
 
 def require_extra() -> None:
@@ -43,7 +33,7 @@ def require_extra() -> None:
     Raises:
         MissingExtraError: it is not.
     """
-    for module in _NEEDED:
+    for module in ("fastapi", "trafilatura"):  # of two packages
         if find_spec(module) is None:
             raise MissingExtraError(__name__, "serve", module)
 

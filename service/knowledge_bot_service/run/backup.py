@@ -18,7 +18,7 @@ from knowledge_bot_service.config.folder import (
     give_to_owner,
     mark_used,
 )
-from knowledge_bot_service.config.storage import DiskFullError, storage_error
+from knowledge_bot_service.config.refusals import DiskFullError, storage_error
 from knowledge_bot_service.store.material import synchronise_folder
 from knowledge_bot_service.store.schema import check_version
 

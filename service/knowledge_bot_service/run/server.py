@@ -14,8 +14,8 @@ import uvicorn
 from knowledge_bot import __version__
 from knowledge_bot_service.config.folder import DataFolder, FolderError, mark_used
 from knowledge_bot_service.config.keys import KeyList
+from knowledge_bot_service.config.refusals import DiskFullError, StorageError, storage_error
 from knowledge_bot_service.config.settings import ServiceConfiguration
-from knowledge_bot_service.config.storage import DiskFullError, StorageError, storage_error
 from knowledge_bot_service.store.database import ServiceDatabase
 from knowledge_bot_service.web.app import create_app
 from knowledge_bot_service.web.gate import PREFIX

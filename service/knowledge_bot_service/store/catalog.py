@@ -13,8 +13,7 @@ from typing import Annotated, Any, Final, TypeVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from knowledge_bot.models import Collection
-from knowledge_bot_service.config.refusals import UnknownError
-from knowledge_bot_service.config.storage import storage_error
+from knowledge_bot_service.config.refusals import UnknownError, storage_error
 from knowledge_bot_service.store.database import (
     DatabaseClosedError,
     ServiceDatabase,

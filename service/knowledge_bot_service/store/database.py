@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from knowledge_bot_service.config.storage import log_storage_error, storage_error
+from knowledge_bot_service.config.refusals import log_storage_error, storage_error
 from knowledge_bot_service.store.schema import prepare
 
 T = TypeVar("T")

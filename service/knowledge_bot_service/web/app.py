@@ -10,7 +10,7 @@ from knowledge_bot_service.config.folder import DataFolder
 from knowledge_bot_service.config.keys import KeyList
 from knowledge_bot_service.config.settings import ServiceConfiguration
 from knowledge_bot_service.store.database import ServiceDatabase
-from knowledge_bot_service.web import endpoints, extensions, problems, syncing
+from knowledge_bot_service.web import endpoints, extensions, problems
 from knowledge_bot_service.web.gate import Gate
 from knowledge_bot_service.web.monitoring import Monitor
 from knowledge_bot_service.web.monitoring import router as monitoring
@@ -62,7 +62,7 @@ def create_app(
         # It would redirect to a path that a proxy in front of the service may not have.
         redirect_slashes=False,
     )
-    for router in (*endpoints.routers, *extensions.routers, *syncing.routers, page, monitoring):
+    for router in (*endpoints.routers, *extensions.routers, page, monitoring):
         # As they are: `include_router` would make each of them once more, at every start.
         app.router.routes.extend(router.routes)
     problems.install(app)

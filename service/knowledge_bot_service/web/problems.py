@@ -12,9 +12,15 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
-from knowledge_bot_service.config.refusals import RefusedRequestError, UnknownError, invalid
+from knowledge_bot_service.config.refusals import (
+    RefusedRequestError,
+    StorageError,
+    UnknownError,
+    invalid,
+    log_storage_error,
+    storage_error,
+)
 from knowledge_bot_service.config.settings import in_words
-from knowledge_bot_service.config.storage import StorageError, log_storage_error, storage_error
 from knowledge_bot_service.web.requests import SAID
 
 _log = logging.getLogger(__name__)
@@ -28,27 +34,11 @@ class RefusalBody(BaseModel):
     id: str | None = None
 
 
-_DESCRIPTIONS: Final = {
-    400: "The request does not follow the description, or names an id that is not here",
-    401: "The key is missing or wrong",
-    402: "A quota of the service is used up",
-    403: "The key may not change this",
-    404: "What the request names is not there, or not any more",
-    409: "A request with the same idempotency key is being handled, or another origin has the name",
-    412: "The idempotency key is too old, or what is to be changed is not as the request says; "
-    "nothing was done",
-    413: "The request body is larger than the service takes",
-    422: "The idempotency key was used with another request, which created `id`",
-    424: "The language model that words the answers refused, or sent something else",
-    503: "The language model that words the answers is down, overloaded or too slow",
-}
-
-
 def described(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Errors of an endpoint as the description has them, by their status."""
     # With `default`, FastAPI does not announce its 422, which never happens here.
     return {
-        **{one: {"model": RefusalBody, "description": _DESCRIPTIONS[one]} for one in statuses},
+        **{one: {"model": RefusalBody, "description": HTTPStatus(one).phrase} for one in statuses},
         "default": {"model": RefusalBody, "description": "Any other error"},
     }
 

@@ -36,9 +36,13 @@ from knowledge_bot_service.answers.conversations import (
 from knowledge_bot_service.answers.finding import Finder, RankedPassages
 from knowledge_bot_service.config.folder import DataFolder
 from knowledge_bot_service.config.keys import Key
-from knowledge_bot_service.config.refusals import RefusedRequestError, UnknownError, invalid
+from knowledge_bot_service.config.refusals import (
+    RefusedRequestError,
+    StorageError,
+    UnknownError,
+    invalid,
+)
 from knowledge_bot_service.config.settings import ServiceConfiguration
-from knowledge_bot_service.config.storage import StorageError
 from knowledge_bot_service.index.search import Hit, Search
 from knowledge_bot_service.store.catalog import Catalog, Removal
 from knowledge_bot_service.store.database import ServiceDatabase, new_id, now

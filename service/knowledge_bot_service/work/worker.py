@@ -12,7 +12,7 @@ from pathlib import Path
 from sqlite3 import Connection
 from typing import Final, TypeVar
 
-from knowledge_bot_service.config.storage import StorageError, storage_error
+from knowledge_bot_service.config.refusals import StorageError, storage_error
 from knowledge_bot_service.readers.extract import ExtractionError
 from knowledge_bot_service.readers.reading import (
     DocumentReader,
