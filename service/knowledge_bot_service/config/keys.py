@@ -5,7 +5,8 @@ import json
 import logging
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Final
@@ -170,10 +171,8 @@ class StoredKeys:
             raise FolderError(f"no key was made: on {made.expires} (in UTC) {name} is over already")
         if any(one.name == name for one in self.all()):
             raise FolderError(f"there is a key {name} already; revoke it, or choose another name")
-        try:
+        with _writing(self._folder):
             self._write(made)
-        except OSError as error:
-            raise FolderError(f"cannot write to {self._folder}: {error.strerror}") from None
         return key
 
     def revoke(self, name: str) -> None:
@@ -187,11 +186,9 @@ class StoredKeys:
         if not meant:
             known = ", ".join(key.name for key in keys) or "none"
             raise FolderError(f"{self._data} keeps no key {name}; those that it keeps: {known}")
-        try:
+        with _writing(self._folder):
             for key in meant:
                 (self._folder / key.sha256).unlink(missing_ok=True)
-        except OSError as error:
-            raise FolderError(f"cannot write to {self._folder}: {error.strerror}") from None
 
     def _write(self, key: Key) -> None:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -205,6 +202,14 @@ class StoredKeys:
             os.fsync(one.fileno())
             give_to_owner(self._data, self._folder, Path(one.name))
             os.link(one.name, self._folder / key.sha256)
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise FolderError(f"cannot write to {folder}: {error.strerror}") from None
 
 
 def _read(file: Path) -> Key | None:
@@ -242,13 +247,11 @@ def _secret_of(settings: KeySettings) -> str:
         assert settings.key_file is not None  # noqa: S101 - the settings have one of the three
         origin = f"the file {settings.key_file}"
         try:
-            key = settings.key_file.read_text(encoding="utf-8").strip()
+            key = settings.key_file.read_text(encoding="utf-8", errors="replace").strip()
         except OSError as error:
             raise SettingsError(
                 f"key {settings.name}: cannot read {settings.key_file}: {error.strerror}"
             ) from None
-        except UnicodeDecodeError:
-            key = ""
     if wrong := wrong_with_key(key):
         raise SettingsError(f"key {settings.name}: {origin} must hold a key, which {wrong}")
     return key

@@ -3,13 +3,13 @@
 import logging
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import date
 from difflib import get_close_matches
+from functools import partial
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, TypeAlias, get_args
-from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -46,14 +46,9 @@ GIVEN_KEY: Final = "api-key"
 
 _COLLECTION_ID: Final = r"^col_[A-Za-z0-9_-]{1,60}$"
 _BOT_ID: Final = r"^bot_[A-Za-z0-9_-]{1,60}$"
-
-
-def _network(given: str) -> IPv4Network | IPv6Network:
-    meant = ip_network(given, strict=False)
-    try:
-        return ip_network(given)
-    except ValueError as error:
-        raise ValueError(f"{error}; {meant} may be meant") from None
+_ENDPOINT: Final = (
+    r"^https?://([^\s/?#@:\[\]]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,4}|:[1-6][0-9]{4})?(/[^\s?#]*)?$"
+)
 
 
 CollectionId = Annotated[str, Field(pattern=_COLLECTION_ID)]
@@ -61,13 +56,13 @@ BotId = Annotated[str, Field(pattern=_BOT_ID)]
 Network = Annotated[
     IPv4Network | IPv6Network,
     # The union's own errors would name both kinds of network.
-    PlainValidator(_network),
+    PlainValidator(partial(ip_network, strict=False)),
 ]
 Name = Annotated[str, Field(min_length=1, max_length=300)]
 
 
 # Shorter ones are guessed in a moment, or are a slip.
-_SHORTEST_KEY: Final = 3
+_KEY: Final = re.compile("[!-~]{3,200}")
 
 
 class SettingsError(Exception):
@@ -76,11 +71,7 @@ class SettingsError(Exception):
 
 def wrong_with_key(key: str) -> str | None:
     """Say why a text cannot be a key, beginning with "must"; None where it can."""
-    if not 1 <= len(key) <= 200 or not all("!" <= character <= "~" for character in key):
-        return f"must be {_SHORTEST_KEY} to 200 visible ASCII characters"
-    if len(key) < _SHORTEST_KEY:
-        return f"must have at least {_SHORTEST_KEY} characters: anybody can guess a shorter one"
-    return None
+    return None if _KEY.fullmatch(key) else "must be 3 to 200 visible ASCII characters"
 
 
 def _usable(key: SecretStr) -> SecretStr:
@@ -90,22 +81,6 @@ def _usable(key: SecretStr) -> SecretStr:
 
 
 KeyText = Annotated[SecretStr, AfterValidator(_usable)]
-
-
-def _endpoint(url: str) -> str:
-    parts = urlsplit(url)
-    try:
-        port = parts.port
-    except ValueError:
-        # Its own words repeat what may be a part of a password.
-        port = 0
-    if port == 0:
-        raise ValueError("must have a port of 1 to 65535, or none")
-    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment:
-        raise ValueError("must be an http or https address without a query")
-    if "@" in parts.netloc:
-        raise ValueError("must hold no user and password; api_key_env names where the key is")
-    return url
 
 
 class _Section(BaseModel):
@@ -197,7 +172,7 @@ class AnswersSettings(_Section):
 
     model_config = ConfigDict(strict=True)
 
-    base_url: Annotated[str, AfterValidator(_endpoint)]
+    base_url: Annotated[str, Field(pattern=_ENDPOINT)]
     model: Name
     api_key_env: Annotated[str, Field(min_length=1)] | None = None
     timeout: float = Field(default=30.0, gt=0, le=600)
@@ -293,34 +268,21 @@ def read_settings(path: Path) -> ServiceConfiguration:
     return parse_settings(values, origin=str(path))
 
 
-def overridden(
-    settings: ServiceConfiguration,
-    *,
-    host: str | None = None,
-    port: int | None = None,
-    data: Path | None = None,
-    api_key: str | None = None,
-    allow_fetch: Sequence[str] = (),
-    trusted_proxies: Sequence[str] = (),
-) -> ServiceConfiguration:
+def overridden(settings: ServiceConfiguration, given: Mapping[str, object]) -> ServiceConfiguration:
     """Settings with what a command line says: in place of theirs; where there are several, beside.
+
+    What is None is not given.
 
     Raises:
         SettingsError: a value is wrong; it is named.
     """
     # Not dict(settings), which takes a setting named `keys` for a mapping's method.
-    values: dict[str, object] = {
-        name: getattr(settings, name) for name in ServiceConfiguration.model_fields
-    }
-    given = {"host": host, "port": port, "data": data}
-    values |= {name: value for name, value in given.items() if value is not None}
-    if api_key is not None:
-        given_key = {"name": GIVEN_KEY, "role": "manage", "key": api_key}
-        values["keys"] = (*settings.keys, given_key)
-    if allow_fetch:
-        values["allow_fetch"] = (*settings.allow_fetch, *allow_fetch)
-    if trusted_proxies:
-        values["trusted_proxies"] = (*settings.trusted_proxies, *trusted_proxies)
+    values = {name: getattr(settings, name) for name in ServiceConfiguration.model_fields}
+    for name, value in given.items():
+        if isinstance(value, tuple):
+            values[name] = (*values[name], *value)
+        elif value is not None:
+            values[name] = value
     return parse_settings(values, origin="command line")
 
 
@@ -372,6 +334,7 @@ def _known(place: tuple[Any, ...]) -> Iterable[str]:
 _PATTERNS: Final = {
     _COLLECTION_ID: "must be col_ and then 1 to 60 letters, digits, _ or -",
     _BOT_ID: "must be bot_ and then 1 to 60 letters, digits, _ or -",
+    _ENDPOINT: "must be an http or https address without user, password and query",
     f"^{KEY_NAME}$": "must be 1 to 60 letters, digits, dots, _ or -, and begin with one of the "
     "first two",
 }

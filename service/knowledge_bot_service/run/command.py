@@ -166,14 +166,17 @@ def serve(  # noqa: PLR0917 - click passes every option by name
         is_taken = is_given or not settings.keys
         if api_key and not is_taken:
             click.echo(f"{_KEY_VARIABLE} is set, and not used: {config} has keys.", err=True)
+        own = {"name": GIVEN_KEY, "role": "manage", "key": api_key}
         settings = overridden(
             settings,
-            host=host,
-            port=port,
-            data=data,
-            api_key=api_key if is_taken and api_key else None,
-            allow_fetch=allow_fetch,
-            trusted_proxies=trusted_proxies,
+            {
+                "host": host,
+                "port": port,
+                "data": data,
+                "keys": (own,) if is_taken and api_key else (),
+                "allow_fetch": allow_fetch,
+                "trusted_proxies": trusted_proxies,
+            },
         )
         is_new = not settings.data.exists()
         with listen(settings.host, settings.port) as listener:
