@@ -1,7 +1,6 @@
 """How well a passage answers a question: three numbers, and one vector of weights.
 
-`service/tests/benchmarks/service_ranking.py` fits the weights on halves of the question sets, and
-prints what each number is worth.
+The weights were fitted on halves of the question sets in service/tests/benchmarks/questions.
 """
 
 import functools

@@ -6,7 +6,6 @@ import httpx
 
 from in_process import InProcess
 from knowledge_bot import Client
-from knowledge_bot.checks import Question, check
 from knowledge_bot_service import LocalService
 from page_server import answer, serving
 from service_calls import add_text, ask
@@ -103,23 +102,3 @@ def test_an_answer_that_found_nothing_says_so_and_a_greeting_does_not(
     assert (refusal["found"], refusal["sources"]) == (False, [])
     greeting = ask(fresh_http, "Hello!")
     assert (greeting["found"], greeting["sources"]) == (None, [])
-
-
-def test_checks_find_a_source_by_its_whole_name(
-    served: LocalService, served_http: httpx.Client
-) -> None:
-    asked = [
-        Question(ask="Who won the cup final in 1998?", refuses=True),
-        Question(ask="Hello!", refuses=False),
-    ]
-    kept = {"canoes": "Boats, canoes, rafts", "ladders": "Sources: none", "drums": "a, Sources: b"}
-    for what, name in kept.items():
-        add_text(served_http, name, f"The {what} are kept in the shed number {len(asked)}.")
-        question = f"Where are the {what} kept?"
-        asked += [
-            Question(ask=question, sources=[name], refuses=False),
-            Question(ask=question, sources=[name.partition(",")[0] + "?"]),
-        ]
-    with Client(served.api_key, served.base_url) as client:
-        report = check(client, "bot_one", asked)
-    assert [result.passed for result in report.results] == [True, True, *[True, False] * len(kept)]

@@ -11,7 +11,6 @@ import httpx
 import pytest
 
 from in_process import InProcess
-from knowledge_bot import Client
 from knowledge_bot.transcripts import Turn, render
 from knowledge_bot_service import LocalService, SettingsError
 from scripted_server import Reply, ScriptedServer, answer, close, drip, raw, reset, silence
@@ -283,27 +282,6 @@ def test_the_log_has_the_cause_and_not_the_key(
     assert "answered 401" in caplog.text
     assert "no account for … here" in caplog.text
     assert KEY not in caplog.text
-
-
-def test_an_endpoint_says_itself_when_to_ask_again(
-    endpoint: ScriptedServer, http: httpx.Client
-) -> None:
-    body = {"value": {"bot_id": "bot_one", "content": QUESTION}}
-    for given, handed_on in (("7", "7"), ("86400", "120"), ("9" * 5000, "120"), ("tomorrow", "5")):
-        says(endpoint, answer(429, b"", {"Retry-After": given}))
-        assert http.post("/messages", json=body).headers["Retry-After"] == handed_on
-
-
-def test_a_client_sends_the_question_again_without_making_it_two(
-    endpoint: ScriptedServer, served: LocalService
-) -> None:
-    before = messages_in(served)
-    replies = iter([answer(503, b"", {"Retry-After": "0"}), completion("Ana [1].")])
-    endpoint.reply_to = lambda _received: next(replies)
-    with Client(served.api_key, served.base_url) as client:
-        message = client.send_message(bot_id="bot_one", content=QUESTION)
-    assert message.answer.startswith("Ana.")
-    assert messages_in(served) == before + 1
 
 
 def test_slow_questions_keep_nobody_else_waiting(

@@ -1,8 +1,6 @@
 """Messages that are transcripts: what is asked in them, remembered of them, and shown."""
 
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 
 import httpx
 import pytest
@@ -122,14 +120,6 @@ def test_a_conversation_that_begins_with_a_transcript_is_named_by_its_question(
     assert named in listed
 
 
-def test_a_transcript_is_stored_as_it_came(lights: InProcess, http: httpx.Client) -> None:
-    content = written(("system", "Be brief."), ("user", "Who keeps the lighthouse of Rua?"))
-    message = ask(http, content)["id"]
-    with closing(sqlite3.connect(lights.data / "knowledge.sqlite3")) as database:
-        row = database.execute("SELECT question FROM message WHERE public_id = ?", (message,))
-        assert row.fetchone() == (content,)
-
-
 def test_thanks_after_a_history_are_small_talk(http: httpx.Client) -> None:
     content = written(
         ("user", "Who keeps the lighthouse of Rua?"),
@@ -148,12 +138,6 @@ def test_what_nobody_answered_is_not_answered_with_the_question_after_it(
         assert ask(http, content)["answer"] == ask(http, question)["answer"]
 
 
-def test_what_only_resembles_a_transcript_is_one_question(http: httpx.Client) -> None:
-    ask(http, "Conversation so far:\n\nNew question:\n\n Who keeps the lighthouse of Rua?")
-    listed = value_of(http.get("/bots/bot_lights/conversations"))["data"]
-    assert listed[-1]["name"] == "Who keeps the lighthouse of Rua?"
-
-
 def test_of_many_turns_the_last_ones_count(http: httpx.Client) -> None:
     idle: list[tuple[Role, str]] = [("user", "And then?"), ("assistant", "Nothing.")]
     first: list[tuple[Role, str]] = [
@@ -170,17 +154,6 @@ def test_of_many_turns_the_last_ones_count(http: httpx.Client) -> None:
     # Those that are stored are as bounded: the conversation goes on.
     after = ask(http, "Who keeps it?", message["conversation_id"])
     assert first_source(after) == "Lighthouse of Rua"
-
-
-@pytest.mark.parametrize("place", [light[0] for light in LIGHTS])
-def test_of_a_long_reply_the_beginning_counts(http: httpx.Client, place: str) -> None:
-    book = "".join(f"word{number} " for number in range(18_000))
-    content = written(
-        ("user", "Read me the book, please."),
-        ("tool", f"The lighthouse of {place}. {book}"),
-        ("user", "When was it built?"),
-    )
-    assert first_source(ask(http, content)) == f"Lighthouse of {place}"
 
 
 @pytest.mark.parametrize(

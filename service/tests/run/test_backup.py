@@ -10,7 +10,7 @@ from contextlib import closing
 
 import pytest
 
-from in_process import InProcess, OnAPort, web
+from in_process import InProcess, OnAPort
 from knowledge_bot_service.config.folder import FolderError
 from knowledge_bot_service.store.schema import VERSION
 from serve_command import called
@@ -117,11 +117,6 @@ def test_nothing_is_written_over(backup, tmp_path):
     assert [path.name for path in tmp_path.rglob("*")] == ["data", "mine.txt"]
 
 
-def test_a_folder_in_use_is_not_restored_to(backup, service, tmp_path):
-    refused(tmp_path, "restore", backup, "--data", service.data)
-    assert web.get(f"{service.base_url}/ping").status_code == 200
-
-
 def damage(database):
     content = database.read_bytes()
     database.write_bytes(content[:4096] + b"\xff" * 4096 + content[8192:])
@@ -142,12 +137,6 @@ def test_a_backup_in_which_something_is_wrong_is_refused(backup, tmp_path, chang
     change(copy / "knowledge.sqlite3")
     refused(tmp_path, "restore", "copy", "--data", "data")
     assert [path.name for path in tmp_path.iterdir()] == ["copy"]
-
-
-def test_where_nothing_can_be_written_is_told(backup, tmp_path):
-    (tmp_path / "file").touch()
-    told = refused(tmp_path, "backup", "file/new", "--data", backup.parent / "data")
-    assert "Not a directory" in told
 
 
 def test_a_folder_that_is_empty_stays_the_one_it_was(backup, tmp_path):

@@ -112,13 +112,6 @@ def test_a_port_in_use_is_a_clear_error(tmp_path):
     assert "--port" in said
 
 
-def test_a_port_that_cannot_be_is_a_wrong_use(tmp_path):
-    done = called(tmp_path, "--port", "99999")
-    assert done.returncode == 2
-    assert "99999" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
 @pytest.mark.parametrize("command", [(), ("backup", "new")])
 def test_a_configuration_that_is_not_there_is_a_wrong_use_also_beside_a_folder(tmp_path, command):
     (tmp_path / "data").mkdir()

@@ -7,9 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from pathlib import Path
 
 import httpx
@@ -43,15 +41,6 @@ def test_it_answers_at_once_shows_no_key_and_leaves_nothing_behind():
     assert not data.exists()
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
-
-
-def test_collections_and_bots_may_be_ids_alone():
-    with InProcess(collections=["col_a", "col_b"], bots=["bot_x"]) as service:
-        assert value_of_bots(service) == [("bot_x", "bot_x")]
-        with client_of(service) as http:
-            for collection in ("col_a", "col_b"):
-                add_text(http, "Canoes", "Ruth keeps the canoes.", collection=collection)
-            assert "Ruth" in ask(http, "Who keeps the canoes?", bot="bot_x")["answer"]
 
 
 def value_of_bots(service):
@@ -189,29 +178,6 @@ def test_a_source_that_was_being_read_when_the_service_ended_three_times_is_give
     assert "3 attempts" in str(given_up.reason)
 
 
-@pytest.mark.slow
-def test_a_source_that_is_long_in_writing_survives_any_number_of_kills_and_a_stop(tmp_path):
-    with LocalService(tmp_path) as service:
-        with client_of(service) as http:
-            add_text(http, "Long", "Some words of a text. " * 20_000, collection="col_default")
-        for _ in range(3):  # as often as a source that was being read is tried
-            wait_for_writing(tmp_path)
-            service.kill()
-            service.start()
-        wait_for_writing(tmp_path)
-        service.stop()
-        assert service.sources()[0].status == "pending"
-        service.start()
-        service.wait_until_ready(60)
-        assert service.sources()[0].status == "ready"
-
-
-def wait_for_writing(folder):
-    writing = "SELECT 1 FROM source JOIN passage ON source = source.id WHERE status = 'processing'"
-    with closing(sqlite3.connect(folder / "knowledge.sqlite3")) as database:
-        assert until(lambda: database.execute(writing).fetchone() is not None)
-
-
 @pytest.mark.timeout(60)
 def test_what_is_unfinished_is_named_and_stopping_meanwhile_counts_no_attempt(tmp_path):
     with InProcess(tmp_path) as service, client_of(service) as http:
@@ -243,57 +209,3 @@ def test_wrong_values_leave_no_folder_behind(tmp_path, monkeypatch):
     # Not only when the error, which holds on to the service, is forgotten.
     assert list(tmp_path.iterdir()) == []
     assert "col_missing" in str(caught.value)
-
-
-def test_settings_that_json_does_not_have_start_no_process(tmp_path):
-    service = LocalService(settings={"data": tmp_path})
-    with pytest.raises(TypeError), service:
-        pass
-    assert not _runs(service)
-
-
-@pytest.mark.slow
-def test_a_file_in_the_working_folder_is_no_module_of_the_service(tmp_path, monkeypatch):
-    (tmp_path / "uvicorn.py").write_text("print('not the server')")
-    monkeypatch.chdir(tmp_path)
-    with LocalService() as service, client_of(service) as http:
-        assert http.get("/bots").status_code == 200
-
-
-def test_a_start_that_is_interrupted_leaves_no_process():
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
-    previous = signal.signal(signal.SIGUSR1, interrupt)
-    main = threading.main_thread().ident or 0
-    timer = threading.Timer(0.1, signal.pthread_kill, (main, signal.SIGUSR1))
-    service = LocalService()
-    timer.start()
-    try:
-        with pytest.raises(KeyboardInterrupt), service:
-            timer.join()
-    finally:
-        signal.signal(signal.SIGUSR1, previous)
-    assert not _runs(service)
-
-
-def _runs(service):
-    try:
-        return _lives(service.pid)
-    except LocalServiceError:
-        return False
-
-
-@pytest.mark.slow
-def test_nothing_secret_is_printed(tmp_path, capfd):
-    with LocalService(tmp_path) as service, client_of(service) as http:
-        page = {"name": "Page", "collections": ["col_default"], "url": "http://127.0.0.1:1/"}
-        page["headers"] = [{"name": "Cookie", "value": "secret-cookie"}]
-        value_of(http.post("/sources/webpage", json={"value": page}))
-        service.wait_until_ready()
-        assert "secret-cookie" not in str(service.sources())
-        service.kill()
-        service.start()
-    printed = "".join(capfd.readouterr())
-    assert service.api_key not in printed
-    assert "secret-cookie" not in printed

@@ -1,14 +1,12 @@
 """One writer for many clients: what shares a transaction, what an error undoes, what waits."""
 
 import secrets
-import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from knowledge_bot_service.store.database import DatabaseClosedError, ServiceDatabase
-from waiting import on_linux, open_files
 
 
 def add(name):
@@ -105,15 +103,6 @@ def test_clients_without_end_leave_background_work_its_turns(database):
         ended.set()
 
 
-def test_a_cancelled_wait_does_not_undo_the_write(database):
-    release = hold(database)
-    future = database.write(add("kept"))
-    assert not future.cancel()
-    release.set()
-    future.result(10)
-    assert names(database) == ["kept"]
-
-
 def test_closing_finishes_what_waits_and_refuses_the_rest(tmp_path):
     database = ServiceDatabase(tmp_path / "test.sqlite3")
     release = hold(database)
@@ -123,19 +112,3 @@ def test_closing_finishes_what_waits_and_refuses_the_rest(tmp_path):
     assert all(future.done() for future in futures)
     with pytest.raises(DatabaseClosedError):
         database.write(add("late"))
-
-
-def test_readers_cannot_write(database):
-    with pytest.raises(sqlite3.OperationalError, match="readonly"):
-        database.reader().execute("DELETE FROM collection")
-
-
-@on_linux
-def test_threads_that_have_ended_keep_no_connection(database, tmp_path):
-    for _ in range(20):
-        thread = threading.Thread(target=names, args=(database,))
-        thread.start()
-        thread.join()
-    names(database)
-    # The writer and this thread have two each, and share one; SQLite may keep some to use again.
-    assert open_files(tmp_path) < 10

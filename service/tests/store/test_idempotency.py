@@ -80,13 +80,6 @@ def test_another_request_with_the_key_is_refused_and_told_what_the_first_created
     assert value_of(post(http, path, value, key)) == first
 
 
-def test_a_key_is_one_for_all_paths(http):
-    key = uuid7()
-    post(http, "/sources/write", TEXT, key)
-    assert post(http, "/messages", QUESTION, key).status_code == 422
-    assert upload(http, key).status_code == 422
-
-
 def test_an_upload_is_compared_by_its_parts_and_leaves_no_second_file(service, http):
     key = uuid7()
     first = upload(http, key)
@@ -124,27 +117,6 @@ def test_what_was_refused_leaves_the_key_free(http):
     problem_of(post(with_wrong_key(http), "/sources/write", TEXT, key), 401)
 
 
-def test_a_source_that_is_deleted_stays_the_answer(http):
-    key = uuid7()
-    first = post(http, "/sources/write", TEXT, key)
-    assert http.delete(f"/sources/{value_of(first)['id']}").status_code == 204
-    again = post(http, "/sources/write", TEXT, key)
-    assert (again.headers[REPLAYED], again.json()) == ("true", first.json())
-
-
-def test_other_methods_take_no_key(http):
-    key = uuid7()
-    source = value_of(post(http, "/sources/write", TEXT, key))["id"]
-    entry = {"origin": "notes", "key": "rules", "digest": "1"}
-    for method, path, body in (
-        ("GET", f"/sources/{source}", None),
-        ("PUT", "/sync/write", TEXT | entry),
-    ):
-        response = http.request(method, path, json={"value": body}, headers={KEY: key})
-        assert response.status_code == 200
-        assert KEY not in response.headers
-
-
 def test_keys_outlive_the_service_and_are_forgotten_when_they_may_be(tmp_path):
     keys = [uuid7(), "not a UUID"]
     with InProcess(tmp_path, collections=COLLECTIONS, bots=BOTS) as service:
@@ -164,19 +136,6 @@ def test_keys_outlive_the_service_and_are_forgotten_when_they_may_be(tmp_path):
             assert until(lambda: database.execute(left).fetchone() == (0,))
         with client_of(service) as http:
             assert post(http, "/sources/write", TEXT, keys[1]).json() != first[1]
-
-
-def test_a_key_is_kept_for_a_week_after_its_first_use_too(tmp_path):
-    with (
-        InProcess(tmp_path, collections=COLLECTIONS, bots=BOTS) as service,
-        client_of(service) as http,
-    ):
-        post(http, "/sources/write", TEXT, uuid7(WEEK / 2)).raise_for_status()
-        post(http, "/sources/write", TEXT, uuid7(-WEEK / 2)).raise_for_status()
-    with closing(sqlite3.connect(tmp_path / "knowledge.sqlite3")) as database:
-        kept = database.execute("SELECT forgotten_at FROM idempotency_key ORDER BY 1").fetchall()
-    in_weeks = [round((one / 1000 - time.time()) / WEEK, 2) for (one,) in kept]
-    assert in_weeks == [1.0, 1.5]
 
 
 # While the first request is still being handled: an answer that somebody else words.

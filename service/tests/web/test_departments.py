@@ -341,16 +341,6 @@ def test_what_was_done_for_another_is_not_told_by_its_idempotency_key(shared, it
                 hr.delete(f"/sources/{value_of(first)['id']}")
 
 
-def test_a_department_is_told_what_its_own_key_created(it):
-    body = {"name": "own.txt", "collections": ["col_it"], "content": "Own."}
-    headers = {"Idempotency-Key": str(uuid.uuid4())}
-    first = value_of(it.post("/sources/write", json={"value": body}, headers=headers))["id"]
-    body["content"] = "Another."
-    reused = it.post("/sources/write", json={"value": body}, headers=headers)
-    assert (reused.status_code, reused.json()["id"]) == (422, first)
-    it.delete(f"/sources/{first}").raise_for_status()
-
-
 def test_a_bot_that_a_key_may_ask_answers_from_what_the_key_does_not_see(shared):
     with shared.client("the-kiosk") as kiosk:
         told = ask(kiosk, SALARY, bot="bot_all")

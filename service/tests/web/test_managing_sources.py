@@ -114,17 +114,6 @@ def test_a_list_is_searched_filtered_and_paged(http, fresh):
     assert names == [f"Rule {number}" for number in (4, 3, 2, 1, 0)]
 
 
-def test_a_source_that_gets_a_new_text_keeps_its_place_in_the_list(http, fresh):
-    sources = [put_text(http, f"Rule {number}", "No running.")["id"] for number in range(4)]
-    fresh.wait_until_ready()
-    first = listed(http, limit=2, status=["pending", "processing", "ready"])
-    # The one that is ready when the second page is read must not have gone to the first.
-    put_text(http, "Rule 0", "Walk.")
-    fresh.wait_until_ready()
-    second = listed(http, status=["pending", "processing", "ready"], before=first["next"])
-    assert [one["id"] for one in (*first["data"], *second["data"])] == sources[::-1]
-
-
 @pytest.mark.parametrize(
     "parameters",
     [
@@ -329,29 +318,6 @@ def test_a_replacement_that_fails_leaves_the_old_text_and_says_why(http, fresh):
     assert listed(http, counts=True)["counts"] == {"ready": 1}
 
 
-def test_a_source_that_never_had_a_text_has_no_revision_that_is_ready(http, fresh):
-    source = put_text(http, "Opening", LONG * 10)
-    assert (source["ready_revision"], source["ready_at"]) == (None, None)
-    accepted = put_nothing(http, "Opening")
-    assert accepted["ready_revision"] is None
-    fresh.wait_until_ready()
-    shown = standing(http, source["id"])
-    assert (shown["status"], shown["ready_revision"], shown["ready_at"]) == ("failed", None, None)
-    assert text_of(http, source["id"])["passages"] == []
-
-
-def test_an_answer_names_the_revision_that_it_was_given_from(http, fresh):
-    source = put_text(http, "Opening", "The library opens at nine on Saturdays.")["id"]
-    fresh.wait_until_ready()
-    first = standing(http, source)["revision"]
-    put_text(http, "Opening", f"{LONG * 8}\n\nThe library opens at ten on Saturdays.")
-    asked = "When does the library open on Saturdays?"
-    assert ask(http, asked)["sources"][0]["revision"] == first
-    fresh.wait_until_ready()
-    second = standing(http, source)["revision"]
-    assert ask(http, asked)["sources"][0]["revision"] == second != first
-
-
 def test_pages_without_text_are_a_warning(http, fresh):
     form = {"name": "Scan", "collections": "col_one"}
     file = {"file": ("scan.pdf", pdf("Nobody sings.", "", "Nobody runs.", ""), "application/pdf")}
@@ -378,22 +344,6 @@ def test_the_last_of_several_replacements_wins(http, fresh):
     http.delete(f"/sources/{source['id']}")
     assert until(lambda: is_empty(fresh))
     assert fresh.sources() == []
-
-
-@pytest.mark.slow
-def test_a_replacement_survives_a_crash(tmp_path):
-    with LocalService(tmp_path / "data", collections=COLLECTIONS, bots=BOTS) as service:
-        with client_of(service) as http:
-            source = put_text(http, "Opening", "The library opens at nine on Saturdays.")["id"]
-            service.wait_until_ready()
-            put_text(http, "Opening", f"{LONG * 8}\n\nThe library opens at ten on Saturdays.")
-        service.kill()
-        assert [one.id for one in service.sources()] == [source]
-        service.start()
-        service.wait_until_ready()
-        with client_of(service) as http:
-            assert "ten" in told_of_saturday(http)
-        assert [one.id for one in service.sources()] == [source]
 
 
 def test_the_quota_counts_what_is_there(tmp_path):

@@ -5,16 +5,14 @@ import re
 import signal
 import sqlite3
 import sys
-import time
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from in_process import InProcess
-from knowledge_bot_service import LocalService
 from page_server import answer, serving
-from service_calls import add_text, ask, client_of, value_of
+from service_calls import add_text, ask, value_of
 from waiting import until
 
 PAGE = """<!doctype html><html><head><title>Opening hours</title></head><body>
@@ -74,12 +72,6 @@ def reading_processes(service):
     return {int(one) for task in tasks for one in (task / "children").read_text().split()}
 
 
-def cpu_seconds(service):
-    """The CPU time that the service's own process has used (proc(5))."""
-    fields = Path(f"/proc/{service.pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 def test_a_page_is_fetched_with_its_headers_and_answers(service, http, pages):
     headers = [{"name": "X-Pass", "value": "let-me-in-7261"}]
     source = add_page(http, pages.url("/hours"), headers=headers)
@@ -104,25 +96,6 @@ def test_the_headers_of_a_page_are_gone_when_it_is_done(service, http, pages):
         assert file.is_dir() or b"let-me-in-9954" not in file.read_bytes(), file
 
 
-def test_headers_that_wait_are_for_the_owner_alone_and_survive_a_crash(tmp_path):
-    headers = [{"name": "X-Pass", "value": "let-me-in-5512"}]
-    with serving() as server:
-        server.answers["/slow"] = lambda _: time.sleep(3)
-        service = LocalService(tmp_path, allow_fetch=["127.0.0.1/32"])
-        with service, client_of(service) as http:
-            body = {"name": "Slow", "collections": ["col_default"], "url": server.url("/slow")}
-            value_of(http.post("/sources/webpage", json={"value": body | {"headers": headers}}))
-            assert until(lambda: len(server.requests) == 1)
-            (file,) = (tmp_path / "material").iterdir()
-            assert file.stat().st_mode & 0o777 == 0o600
-            service.kill()
-            server.answers["/slow"] = answer(PAGE.encode())
-            service.start()
-            service.wait_until_ready()
-            assert [one.status for one in service.sources()] == ["ready"]
-        assert all("x-pass: let-me-in-5512" in request.lower() for request in server.requests)
-
-
 @pytest.mark.parametrize(
     ("url", "reason"),
     [
@@ -140,33 +113,12 @@ def test_a_page_that_cannot_be_had_fails_with_the_reason(service, http, pages, u
     assert re.search(reason, said), said
 
 
-def test_a_text_in_markdown_is_quoted_without_its_marks(http):
-    add_text(http, "Kitchen", "# Kitchen\n\nThe **toaster** is repaired by *Olga*.")
-    answer = ask(http, "Who repairs the toaster?")["answer"]
-    assert answer.startswith("The toaster is repaired by Olga.")
-
-
-def test_marks_stay_in_a_text_that_is_not_markdown(http):
-    add_text(http, "Code", "The function zip_all returns List<Pair> for *args.")
-    answer = ask(http, "What does the function zip_all return?")["answer"]
-    assert "List<Pair> for *args" in answer
-
-
 def test_a_long_text_waits_in_a_file_and_is_ready(service, http):
     filler = "\n\n".join(f"Line {number} says little about anything." for number in range(4000))
     add_text(http, "Long", f"{filler}\n\nThe quarry closed in 1931.\n\n{filler}")
     service.wait_until_ready()
     assert "1931" in ask(http, "When did the quarry close?")["answer"]
     assert list(Path(service.data, "material").iterdir()) == []
-
-
-@needs_proc
-def test_a_file_that_is_much_work_is_none_for_the_service_itself(served, served_http):
-    rules = b"***\n" * 100_000 + b"The quarry closed in 1931.\n"
-    before = cpu_seconds(served)
-    assert end_of(served, add_file(served_http, "rules.md", rules)) == ("ready", None)
-    assert cpu_seconds(served) - before < 0.8
-    assert "1931" in ask(served_http, "When did the quarry close?")["answer"]
 
 
 @needs_proc
@@ -191,14 +143,6 @@ def test_a_short_text_overtakes_the_long_ones_before_it(fresh, fresh_http):
     assert len(ready()[: ready().index("Short")]) < 6
 
 
-def test_the_title_of_a_document_is_kept(service, http):
-    source = add_file(http, "titled.md", b"# The long way\n\nIt is nine miles long.")
-    assert end_of(service, source) == ("ready", None)
-    with closing(sqlite3.connect(service.data / "knowledge.sqlite3")) as database:
-        row = database.execute("SELECT title FROM source WHERE public_id = ?", (source,)).fetchone()
-    assert row == ("The long way",)
-
-
 def test_a_text_of_nothing_that_can_be_seen_fails_with_the_reason(service, http):
     source = add_text(http, "Invisible", "\u200b\u200b")["id"]
     assert end_of(service, source) == ("failed", "there is no text in it")
@@ -209,20 +153,6 @@ def execute(service, statement):
     with closing(sqlite3.connect(service.data / "knowledge.sqlite3", timeout=30)) as database:
         database.execute(statement)
         database.commit()
-
-
-def test_a_source_that_cannot_be_claimed_at_first_is_taken_up_later(fresh, fresh_http, caplog):
-    # As a full disk does it, for a while.
-    execute(
-        fresh,
-        "CREATE TRIGGER full BEFORE UPDATE ON source BEGIN SELECT RAISE(ABORT, 'full'); END",
-    )
-    add_text(fresh_http, "Tide", "The tide is highest at noon.")
-    assert until(lambda: "could not claim sources" in caplog.text)
-    assert [one.status for one in fresh.sources()] == ["pending"]
-    execute(fresh, "DROP TRIGGER full")
-    fresh.wait_until_ready()
-    assert [one.status for one in fresh.sources()] == ["ready"]
 
 
 def test_a_source_whose_work_breaks_off_each_time_is_given_up_and_the_next_is_not(

@@ -1,6 +1,5 @@
 """The page as a person uses it, in headless Chromium."""
 
-import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,48 +29,6 @@ MARKUP = "<img src=x onerror=alert(1)>"
 SAFE = "<script>"
 READER = {"name": "reader", "role": "read", "key": "key-of-a-reader"}
 WRITER = {"name": "writer", "role": "write", "key": "key-of-a-writer"}
-TABLE = (
-    "<table><thead><tr><th>A</th><th>B</th></tr></thead>"
-    "<tbody><tr><td>1</td><td>2</td></tr></tbody></table>"
-)
-NAMELESS = (
-    "<table><tbody><tr><td>--a</td><td>one|two</td><td></td></tr>"
-    "<tr><td></td><td>b</td></tr></tbody></table>"
-)
-WRITTEN = f"""# Install `it`
-#no heading
-in the | middle | of a paragraph
-### {"x" * 120}
-Install it:
-```sh
-pip install a
-
-  b
-```
-Then:
-- one
-- `two`
-  more
-
-3. three
-4. four
-
-| A | B |
-|---|---|
-| 1 | 2 |
-###### End
-A | B
---- | ---
-1 | 2
-
-| --a | one|two | |
-| | b |
-
-alone | in its line
-
-End *as* it is.
-```
-never closed"""
 
 
 NAMES = "Country|Over 8 hours|" + "|".join(f"Meal {number}" for number in range(9))
@@ -232,24 +189,6 @@ async def test_a_conversation_goes_on_until_a_new_one_is_started(browser, own):
             assert conversations(http)[1:] == ["What else is there?"]
 
 
-async def test_the_next_question_waits_for_its_answer_alone(browser, own):
-    """A question typed while the list of conversations was loaded stayed in its field."""
-    released = asyncio.Event()
-
-    async def held(route):
-        await released.wait()
-        await route.continue_()
-
-    async with visiting(browser, own) as visit:
-        await visit.page.get_by_role("link", name="Chat").click()
-        await expect(visit.page.locator("#talks")).to_contain_text("There are none yet.")
-        await visit.page.route("**/page/bots/*/conversations?*", held)
-        await visit.ask("Who built the lighthouse of Rua?")
-        await visit.ask("When was it built?")
-        released.set()
-        await expect(visit.page.locator("#talks")).to_contain_text("Who built the lighthouse")
-
-
 def conversations(http):
     return [one["name"] for one in value_of(http.get("/bots/bot_one/conversations"))["data"]]
 
@@ -355,52 +294,6 @@ async def test_markup_is_shown_as_text_wherever_it_stands(browser, local):
         for place in (f"#sources/{MARKUP}", f"#chat/{MARKUP}/{MARKUP}", f"#{MARKUP}"):
             await visit.page.goto(f"{visit.origin}/{place}")
         assert await visit.page.locator("img").count() == 0
-
-
-@pytest.mark.parametrize(("width", "scheme"), [(320, "light"), (390, "dark"), (1100, "light")])
-async def test_nothing_needs_sideways_scrolling(browser, local, width, scheme):
-    name = "W" * 990
-    source = added(local, name, f"The long word is {'X' * 290}.\n\n# {'Y' * 300}")
-    with client_of(local) as http:
-        conversation = ask(http, "What is the long word? " + "Z" * 5000)["conversation_id"]
-    async with visiting(browser, local, width=width) as visit:
-        await visit.page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
-        await expect(visit.source("WWW")).to_contain_text("ready")
-        assert await overflow(visit.page) == []
-        # Shortened: with the whole name, the row alone would fill the screen.
-        assert await height(visit.source("WWW")) < 200
-        await visit.page.goto(f"{visit.origin}/#sources/{source}")
-        await expect(visit.page.locator(".passage")).to_have_count(1)
-        assert await overflow(visit.page) == []
-        assert await height(visit.page.locator("#source-name")) < 100
-        await visit.button("Show the whole name").click()
-        assert await height(visit.page.locator("#source-name")) > 100
-        assert await overflow(visit.page) == []
-        await visit.button("Delete").click()
-        assert await overflow(visit.page) == []
-        await visit.button("Keep it").click()
-        await visit.page.goto(f"{visit.origin}/#chat/bot_one/{conversation}")
-        await expect(visit.page.locator(".answer")).to_have_count(1)
-        await visit.ask("What is the long word?")
-        assert await overflow(visit.page) == []
-        await expect(visit.label("Question")).to_be_in_viewport()
-
-
-async def height(one):
-    box = await one.bounding_box()
-    assert box is not None
-    return box["height"]
-
-
-async def overflow(page):
-    """What is wider than its place, among everything that is shown."""
-    found: list[str] = await page.evaluate(
-        """() => [...document.querySelectorAll("html, body, body *")]
-            .filter((one) => !one.matches(".hidden, option, .wide, pre, pre *, .cited a"))
-            .filter((one) => one.clientWidth && one.scrollWidth > one.clientWidth + 1)
-            .map((one) => `${one.tagName} ${one.id} ${one.scrollWidth} ${one.clientWidth}`)"""
-    )
-    return found
 
 
 async def test_every_field_has_a_label_and_the_keyboard_reaches_it(browser, local):
@@ -592,32 +485,6 @@ async def test_an_upload_shows_how_far_it_is_and_can_be_cancelled(browser, local
     assert local.sources() == []
 
 
-async def test_headings_code_lists_and_tables_in_a_text_are_readable(browser, local):
-    async with visiting(browser, local) as visit:
-        made = await visit.page.evaluate(
-            """async (text) => {
-                const { blocks } = await import("./assets/answer.js");
-                return blocks(text).map((one) => one.outerHTML);
-            }""",
-            WRITTEN,
-        )
-    assert made == [
-        '<h3 class="heading">Install <code>it</code></h3>',
-        f"<p>#no heading\nin the | middle | of a paragraph\n### {'x' * 120}\nInstall it:</p>",
-        '<pre tabindex="0"><code>pip install a\n\n  b</code></pre>',
-        "<p>Then:</p>",
-        "<ul><li>one</li><li><code>two</code>\nmore</li></ul>",
-        '<ol start="3"><li>three</li><li>four</li></ol>',
-        f'<div class="wide" tabindex="0">{TABLE}</div>',
-        '<h6 class="heading">End</h6>',
-        f'<div class="wide" tabindex="0">{TABLE}</div>',
-        f'<div class="wide" tabindex="0">{NAMELESS}</div>',
-        "<p>alone | in its line</p>",
-        "<p>End *as* it is.</p>",
-        '<pre tabindex="0"><code>never closed</code></pre>',
-    ]
-
-
 async def test_a_row_is_marked_in_the_answer_and_in_its_table(browser, local):
     added(local, "Travel", f"# Allowances\n\nThe allowances are these:\n\n{ALLOWANCES}")
     with client_of(local) as http:
@@ -631,49 +498,8 @@ async def test_a_row_is_marked_in_the_answer_and_in_its_table(browser, local):
         await expect(quoted.locator("tr:has(mark)")).to_have_text([norway])
         await expect(quoted.locator("tr")).to_have_text([names, portugal, norway])
         await expect(quoted.locator("h3")).to_have_text("Allowances")
-        assert await overflow(visit.page) == []
         # The table scrolls in its own box.
         assert await quoted.locator(".wide").evaluate("one => one.scrollWidth > one.clientWidth")
-
-
-async def test_a_quote_is_marked_wherever_its_words_stand(browser, local):
-    marked = {
-        "Call `a()` first, (always).": ["Call ", "a()", " first,\n(always)."],
-        "No": ["No"],
-        "--all | one |  | c": ["--all", "one", "c"],
-        "b | `c|d`": ["b", "c|d"],
-        "2. second:\n\n   ```\n   x = [1]\n   ```": ["second:", "x = [1]"],
-        "ll": [],
-        "not there": [],
-        "": [],
-    }
-    text = """Nothing. Call `a()` first,
-(always). No
-
-| --all | one | | c |
-b | `c\\|d`
-
-1. first
-2. second:
-
-```
-x = [1]
-```"""
-    async with visiting(browser, local) as visit:
-        made = await visit.page.evaluate(
-            """async ([text, quotes]) => {
-                const { blocks, markQuotes } = await import("./assets/answer.js");
-                return quotes.map((quote) => {
-                    const passage = document.createElement("div");
-                    passage.append(...blocks(text));
-                    markQuotes(passage, [quote]);
-                    const marks = [...passage.querySelectorAll("mark")];
-                    return marks.map((one) => one.textContent).filter((one) => one.trim());
-                });
-            }""",
-            [text, list(marked)],
-        )
-    assert dict(zip(marked, made, strict=True)) == marked
 
 
 async def test_it_works_under_a_prefix_of_a_reverse_proxy(browser, local):
