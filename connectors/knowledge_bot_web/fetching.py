@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from io import BytesIO
 from time import monotonic
-from typing import IO, Any, Final
+from typing import Any, Final
 from urllib.parse import urljoin
 
 import httpcore
@@ -149,7 +149,6 @@ class Fetcher:
         *,
         wanted: Callable[[WebResponse], bool] = lambda answer: answer.status == 200,
         largest: int | None = None,
-        into: IO[bytes] | None = None,
         until: float | None = None,
     ) -> WebResponse:
         """Fetch an address; redirects are not followed.
@@ -159,7 +158,6 @@ class Fetcher:
             headers: sent instead of the usual ones of the same names.
             wanted: says for an answer without its body whether to read the body.
             largest: most bytes of the body, instead of the policy's; the rest is cut off.
-            into: a file that the body is written to, instead of the answer.
             until: when waiting ends, on the clock of `time.monotonic`; after the policy's `timeout`
                 when left out.
 
@@ -176,9 +174,7 @@ class Fetcher:
         )
         most, size, is_cut = largest or policy.max_bytes, 0, False
         enough = self.received + most + _SHORT  # compressed data may go on and make nothing
-        body = BytesIO() if into is None else into
-        body.seek(0)
-        body.truncate()
+        body = BytesIO()
         with _reasons(policy):
             if self._has_proxy:
                 self._check_behind_proxy(target)
@@ -197,8 +193,7 @@ class Fetcher:
                     size += len(piece)
                     if is_cut := size > most or self.received > enough:
                         break
-        content = body.getvalue() if isinstance(body, BytesIO) else b""
-        return replace(answer, body=content, cut=is_cut)
+        return replace(answer, body=body.getvalue(), cut=is_cut)
 
     def _counted(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
         for piece in pieces:

@@ -1,10 +1,8 @@
 """Items on their way: what is found out about each before anything is sent."""
 
-import contextlib
 import hashlib
 import os
 import stat
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -31,21 +29,12 @@ _SETTLED = 2.0
 # Bytes of a file that is read once, and of all that are kept in one window until they are sent.
 _SMALL = 512 * 1024
 _KEPT = 8_000_000
-
-# How many new items wait until all are seen, since they may have been moved.
-_MOST_WAITING = 20_000
+_START = 16  # of a file, by which a database is known
 
 _EMPTY = hashlib.sha256().digest()
 
 # So many files may be removed by somebody while a run lasts; of more, their disk went away.
 _FEW = 5
-
-# What SQLite's log (`-wal`) and its index (`-shm`, in the machine's byte order) begin with.
-_BESIDE_A_DATABASE = (
-    b"\x37\x7f\x06\x82",
-    b"\x37\x7f\x06\x83",
-    (3007000).to_bytes(4, sys.byteorder),
-)
 
 
 @dataclass(slots=True)
@@ -326,12 +315,12 @@ class Examiner:
             return
         with open(job.place, "rb", buffering=0) as stream:  # noqa: PTH123 - as above
             if status.st_size > _SMALL:
-                _refuse_ledger(stream.read(_SMALL), job.place)
+                _refuse_database(stream.read(_START), job.place)
                 stream.seek(0)
                 job.digest, job.stat = hashlib.file_digest(stream, "sha256").digest(), found
                 return
             content = stream.readall()
-            _refuse_ledger(content, job.place)
+            _refuse_database(content, job.place)
             same = version_of_stat(os.fstat(stream.fileno())) == found
         if not content.strip():
             raise _UnusableItemError("skipped", f"{job.place} is empty")
@@ -352,7 +341,6 @@ class MovedItems:
 
     def __init__(self) -> None:
         self._waiting: list[Job] = []
-        self._given_up = False
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
@@ -371,11 +359,8 @@ class MovedItems:
         """
         others: list[Job] = []
         for job in jobs:
-            new = not self._given_up and job.before is None and job.kind != "webpage"
-            (self._waiting if new and contents(job.digest) else others).append(job)
-        if len(self._waiting) > _MOST_WAITING:  # so many are no moved ones
-            self._given_up, waiting, self._waiting = True, self._waiting, []
-            return [*others, *map(_without_content, waiting)]
+            new = job.before is None and job.kind != "webpage" and contents(job.digest)
+            (self._waiting if new else others).append(_without_content(job) if new else job)
         return others
 
     def found(self, missing: Callable[[Job], list[Any]]) -> list[Job]:
@@ -390,7 +375,6 @@ class MovedItems:
         waiting, self._waiting = self._waiting, []
         alike = Counter(job.digest for job in waiting)
         for job in waiting:
-            _without_content(job)
             places = missing(job)
             if len(places) == alike[job.digest] == 1:
                 job.moved = places[0]
@@ -404,21 +388,9 @@ def _without_content(job: Job) -> Job:
     return job
 
 
-def _refuse_ledger(head: bytes, path: str) -> None:
-    """Leave out a ledger of another run, which is no document and changes with each of its runs.
-
-    Args:
-        head: the file's first bytes, enough of them for SQLite to name its tables.
-        path: the file. What its first run writes is at first only in the log beside it.
-    """
+def _refuse_database(head: bytes, path: str) -> None:
     if head.startswith(b"SQLite format 3\0"):
-        log = b""
-        with contextlib.suppress(OSError), open(f"{path}-wal", "rb") as beside:  # noqa: PTH123 - as above
-            log = beside.read(_SMALL)
-        if b"kbot_items" in head or b"kbot_items" in log:
-            raise _UnusableItemError("skipped", "it is the ledger of another run")
-    if head.startswith(_BESIDE_A_DATABASE):
-        raise _UnusableItemError("skipped", "it belongs to a SQLite file that is in use")
+        raise _UnusableItemError("skipped", f"{path} is a database, and no document")
 
 
 class _UnusableItemError(Exception):

@@ -1,17 +1,11 @@
 """Documents that list pages, such as a sitemap or a feed: unpacked, and bounded."""
 
-import gzip
-import io
 import zlib
 from collections.abc import Callable
-from contextlib import AbstractContextManager
-from typing import IO, Any, TypeAlias
+from typing import TypeAlias
 
-Opened: TypeAlias = "io.BufferedReader[Any]"
-"""A document, from its beginning on."""
-
-Opening: TypeAlias = Callable[[str], AbstractContextManager[Opened]]
-"""Opens a document by its address, or raises `UnreadableError`."""
+Opening: TypeAlias = Callable[[str], bytes]
+"""Returns a document by its address, or raises `UnreadableError`."""
 
 
 TOO_LARGE = 50 * 1024 * 1024
@@ -25,41 +19,22 @@ class UnreadableError(Exception):
     """A document that cannot be opened, or is not what it should be."""
 
 
-def unpacked(file: IO[bytes]) -> Opened:
-    """Return a document uncompressed; at most `TOO_LARGE` bytes of it are read."""
-    opened = _bounded(file)
+def unpacked(content: bytes) -> bytes:
+    """Return a document uncompressed.
+
+    Raises:
+        UnreadableError: it cannot be unpacked, or is larger than `TOO_LARGE`.
+    """
     for _ in range(_LAYERS):
-        if opened.peek(len(_GZIP)).startswith(_GZIP):
-            opened = _bounded(gzip.GzipFile(fileobj=opened))
-    return opened
-
-
-def _bounded(stream: Any) -> "io.BufferedReader[Any]":
-    raw: Any = _Bounded(stream)
-    return io.BufferedReader(raw)
-
-
-class _Bounded(io.RawIOBase):
-    """What a stream holds, up to `TOO_LARGE` bytes."""
-
-    def __init__(self, stream: Any) -> None:
-        self._stream, self._left = stream, TOO_LARGE
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: bytearray) -> int:  # type: ignore[override] # a writable buffer
+        if not content.startswith(_GZIP):
+            break
+        unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
         try:
-            piece: bytes = self._stream.read(len(buffer))
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            content = unpacker.decompress(content, TOO_LARGE + 1)
+        except zlib.error as error:
             raise UnreadableError(f"it cannot be unpacked: {error}") from None
-        self._left -= len(piece)
-        if self._left < 0:
-            raise UnreadableError(too_large_reason())
-        buffer[: len(piece)] = piece
-        return len(piece)
-
-
-def too_large_reason() -> str:
-    """Return the reason why a large document is not read to its end."""
-    return f"it is larger than {TOO_LARGE // (1024 * 1024)} MiB"
+        if not unpacker.eof and len(content) <= TOO_LARGE:
+            raise UnreadableError("it cannot be unpacked: its end is missing")
+    if len(content) > TOO_LARGE:
+        raise UnreadableError(f"it is larger than {TOO_LARGE // (1024 * 1024)} MiB")
+    return content

@@ -4,11 +4,9 @@ The addresses come from strangers, so a public site cannot lead to private ones;
 sees to that, and to the bounds of each answer.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from tempfile import SpooledTemporaryFile
+from collections.abc import Callable
+from contextlib import suppress
 from time import monotonic, sleep
-from typing import IO
 
 import httpcore
 
@@ -17,13 +15,7 @@ from knowledge_bot._responses import retry_after_seconds
 from knowledge_bot._retries import seconds_to_wait
 from knowledge_bot._transports import Proxy, proxy_for, ssl_context
 from knowledge_bot.errors import ConfigurationError
-from knowledge_bot.origins._documents import (
-    TOO_LARGE,
-    Opened,
-    UnreadableError,
-    too_large_reason,
-    unpacked,
-)
+from knowledge_bot.origins._documents import TOO_LARGE, UnreadableError, unpacked
 from knowledge_bot_web.errors import FetchError, NoAnswerError
 from knowledge_bot_web.fetching import REDIRECTS, Fetcher, FetchPolicy, Headers, WebResponse
 from knowledge_bot_web.networks import ANYWHERE, is_public, resolve, resolve_within
@@ -39,7 +31,6 @@ _ATTEMPTS = 3
 _BACKOFF = 2.0  # seconds before the second attempt, twice as many before the third
 _LONGEST_WAIT = 120.0
 _TRY_AGAIN = (429, 502, 503, 504)
-_IN_MEMORY = 1024 * 1024
 
 
 class UnreachableError(UnreadableError):
@@ -84,7 +75,6 @@ class PoliteFetcher:
         headers: Headers = (),
         largest: int,
         wanted: Callable[[WebResponse], bool] = lambda answer: answer.status == 200,
-        into: IO[bytes] | None = None,
     ) -> WebResponse:
         """Fetch an address, with patience; the arguments are those of `Fetcher.get`.
 
@@ -103,7 +93,7 @@ class PoliteFetcher:
             fetcher = self._fetcher(target)
             self._wait()
             try:
-                answer = fetcher.get(target, sent, wanted=wanted, largest=largest, into=into)
+                answer = fetcher.get(target, sent, wanted=wanted, largest=largest)
             except NoAnswerError as error:
                 reason = str(error)
                 if not error.may_pass:
@@ -120,38 +110,31 @@ class PoliteFetcher:
                 pause = max(pause, asked or 0.0)
         raise UnreachableError(reason)
 
-    def follow(
-        self, url: str, *, largest: int, into: IO[bytes] | None = None
-    ) -> WebResponse | None:
+    def follow(self, url: str, *, largest: int) -> WebResponse | None:
         """Fetch an address and follow its redirects, to any host; None if there are too many.
 
         Raises:
             UnreadableError: as by `get`.
         """
         for _ in range(REDIRECTS + 1):
-            answer = self.get(url, largest=largest, into=into)
+            answer = self.get(url, largest=largest)
             if answer.location is None:
                 return answer
             url = answer.location
         return None
 
-    @contextmanager
-    def opened(self, url: str) -> Iterator[Opened]:
-        """Open a document, following redirects, and unpack it.
+    def document(self, url: str) -> bytes:
+        """Fetch a document, following redirects, and unpack it.
 
         Raises:
             UnreadableError: it cannot be fetched, or is larger than `TOO_LARGE`.
         """
-        with SpooledTemporaryFile(_IN_MEMORY) as file:
-            answer = self.follow(url, largest=TOO_LARGE, into=file)
-            if answer is None:
-                raise UnreadableError("it redirects too often")
-            if answer.status != 200:
-                raise UnreadableError(f"its server answered {answer.status}")
-            if answer.cut:
-                raise UnreadableError(too_large_reason())
-            file.seek(0)
-            yield unpacked(file)
+        answer = self.follow(url, largest=TOO_LARGE + 1)
+        if answer is None:
+            raise UnreadableError("it redirects too often")
+        if answer.status != 200:
+            raise UnreadableError(f"its server answered {answer.status}")
+        return unpacked(answer.body)
 
     def _wait(self) -> None:
         now = monotonic()

@@ -6,23 +6,19 @@ Neither framework is imported. A loader is recognised by its methods, a document
 import asyncio
 import hashlib
 import inspect
-import io
-import json
-import re
 import uuid
 from collections import Counter
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from functools import partial
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._listings import Skipped
 from knowledge_bot.origins._origin import Memory, Origin, detail_of, to_the_end
 
 if TYPE_CHECKING:
-    from knowledge_bot.ingest._items import File, Text
+    from knowledge_bot.ingest._items import Text
 
 # The methods of a loader that return documents, lazy ones first: LangChain's, then LlamaIndex's.
 LOADING = (
@@ -44,12 +40,6 @@ _ROWS = ("row", "seq_num")
 
 _NAME_LENGTH = 80
 
-# Fields of a resource's information that change with it; a date alone is too coarse.
-_CHANGE_FIELDS = re.compile(
-    r"modif|updat|chang|tag|version|revision|hash|md5|sha|mtime", re.IGNORECASE
-)
-_DAY = re.compile(r"\d{4}-\d\d-\d\d")
-
 
 @dataclass(frozen=True)
 class Loader(Origin):
@@ -63,16 +53,12 @@ class Loader(Origin):
     key of a row, which has `row` or `seq_num` in its metadata, is its source and a hash of its
     text. If the loader raises, the last item is a `Skipped` with the error.
 
-    A reader with `list_resources` and `load_resource` is first asked for its resources. Each
-    becomes a `File` of its documents' texts, whose version is made of `get_resource_info`. So only
-    new and changed ones are loaded, once to compare them and once to send them.
-
     Attributes:
         loader: has one of these methods, or is an iterable of documents, which may be asynchronous.
         name: a name for what the loader reads, such as `wiki`; for documents it must be given. By
             default it is the loader's class, which does not say what is read: then nothing is gone.
         title: returns the source's name for a document; by default its title, its file's name, its
-            source or its first line. For a resource it gets the identifier, as `key` does.
+            source or its first line.
         key: returns the key for a document.
 
     Raises:
@@ -86,7 +72,7 @@ class Loader(Origin):
     key: Callable[[Any], str] | None = None
 
     def _check(self) -> None:
-        if not (_has_resources(self.loader) or is_loader(self.loader)):
+        if not is_loader(self.loader):
             raise ConfigurationError.of(
                 "loader",
                 f"expected an object with one of the methods {', '.join(LOADING)}, or "
@@ -103,18 +89,11 @@ class Loader(Origin):
         """Whether these are all items of the origin, so that what does not come is gone."""
         return self.name != self._named_by_place()
 
-    def items(self, memory: Memory | None = None) -> "Iterator[Text | File | Skipped]":  # noqa: ARG002 - as others
-        """Yield a `Text` for each document, or a `File` for each resource."""
+    def items(self, memory: Memory | None = None) -> "Iterator[Text | Skipped]":  # noqa: ARG002 - as others
+        """Yield a `Text` for each document."""
         if isinstance(self.loader, Iterator):
             self._take_once("documents")
-        found = _resources if _has_resources(self.loader) else _documents
-        return to_the_end(found(self.loader, self.title, self.key), _label(self.loader))
-
-
-def _has_resources(loader: object) -> bool:
-    return all(
-        callable(getattr(loader, each, None)) for each in ("list_resources", "load_resource")
-    )
+        return to_the_end(_documents(self.loader, self.title, self.key), _label(self.loader))
 
 
 def is_loader(loader: object) -> bool:
@@ -246,52 +225,6 @@ def _taken(given: Any) -> Iterator[Any]:
     with asyncio.Runner() as runner:
         while (document := runner.run(following())) is not end:
             yield document
-
-
-def _resources(
-    reader: Any, name: Callable[[Any], str] | None, key: Callable[[Any], str] | None
-) -> "Iterator[File | Skipped]":
-    from pydantic import ValidationError
-
-    from knowledge_bot.ingest._items import File
-
-    for count, resource in enumerate(reader.list_resources(), 1):
-        known = key(resource) if key else str(resource)
-        try:
-            yield File(
-                path=f"{known}.txt",
-                name=name(resource) if name else str(resource).rpartition("/")[2] or known,
-                key=known,
-                version=_version(reader, resource),
-                open=partial(_opened, reader, resource),
-            )
-        except ValidationError as error:
-            place = f"{_label(reader)}, resource {count}"
-            yield Skipped(place, detail_of(error), invalid=True, partial=True)
-
-
-def _version(reader: Any, resource: Any) -> str | None:
-    """Return a hash that changes when a resource does; None if the reader knows of none."""
-    try:
-        info = reader.get_resource_info(resource)
-    except (AttributeError, NotImplementedError):
-        return None
-    except Exception:  # noqa: BLE001 - the resource is loaded then, and that error is reported
-        return None
-    shows_changes = any(
-        value and _CHANGE_FIELDS.search(str(field)) and not _DAY.fullmatch(str(value))
-        for field, value in dict(info).items()
-    )
-    text = json.dumps(info, sort_keys=True, default=str)
-    return (
-        hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest() if shows_changes else None
-    )
-
-
-def _opened(reader: Any, resource: Any) -> BinaryIO:
-    texts = [_content(document) for document in reader.load_resource(resource)]
-    joined = "\n\n".join(text for text in texts if text.strip())
-    return io.BytesIO(joined.encode("utf-8", "replace"))
 
 
 def _content(document: Any) -> str:

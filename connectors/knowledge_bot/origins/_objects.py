@@ -4,6 +4,8 @@ import datetime as dt
 import io
 import os
 import re
+import shutil
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
@@ -37,6 +39,9 @@ _SETTLED = 2.0
 
 # Bytes that are read ahead. s3fs would use 50 MiB for each open object.
 _BLOCK = 4 * 1024 * 1024
+
+# Bytes of an object that are kept in memory.
+_IN_MEMORY = 1024 * 1024
 
 _WILDCARDS = frozenset("*?[")
 
@@ -74,8 +79,8 @@ class Objects(Origin):
     """The objects of a store that an address with wildcards names, or all below a folder.
 
     The store is asked for a listing. What it says about an object (its ETag, or its size and times)
-    is the item's version: only new and changed objects are opened, and they are streamed, once to
-    compare them and once to send them. An object is named by its path below the part of the address
+    is the item's version: only new and changed objects are opened, once to compare them and once to
+    send them. An object is named by its path below the part of the address
     without wildcards, which is its key.
 
     What is sent is what was listed. An object that changes after that, even while it is read, is
@@ -292,14 +297,15 @@ class _Listing:
             return
         address = self.address if single else f"{self.address}/{name}"
         token = _token(info)
-        read = partial(_Reading, store, path, token, info.get("size"), self.hide)
         try:
             yield File(
                 path=address,
                 name=name,
                 key=name,
                 version=token if token and _is_settled(info, now) else None,
-                open=cast("Callable[[], BinaryIO]", read),
+                open=io.BytesIO
+                if info.get("size") == 0
+                else partial(_opened, store, path, token, self.hide),
             )
         except ValidationError:
             shown = name.encode("utf-8", "backslashreplace").decode()
@@ -314,90 +320,30 @@ class _Listing:
         )
 
 
-class _Reading(io.RawIOBase):
-    """Reads an object, and raises if it is not as it was listed.
+def _opened(store: Any, path: str, token: str | None, hide: Callable[[str], str]) -> BinaryIO:
+    """Return an object's content, on disk where it is large.
 
-    The last bytes are returned only after a check that the object is still the listed one, so that
-    nobody receives half of one object and half of its replacement.
+    It is read to its end first, so that nobody receives half of one object and half of its
+    replacement.
+
+    Raises:
+        OSError: it cannot be read, or is not as it was listed.
     """
-
-    def __init__(
-        self, store: Any, path: str, token: str | None, size: int | None, hide: Callable[[str], str]
-    ) -> None:
-        self._store, self._path, self._token, self._size = store, path, token, size
-        self._hide = hide
-        self._at, self._checked_at_end, self._is_conditional = 0, False, False
-        self._stream: Any = io.BytesIO()
-        if size == 0:
-            return
+    file = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - the caller closes it
+    try:
         try:
-            self._stream = store.open(path, "rb", block_size=_BLOCK)
-        except Exception as error:  # noqa: BLE001 - as in _by_folder
-            self._check()
-            raise OSError(hide(detail_of(error))) from None
-        # s3fs sends an ETag with each request (If-Match): the listed one, if it has the listing.
-        if "IfMatch" in (getattr(self._stream, "read_kw", None) or {}):
-            self._is_conditional = _token(self._stream.details) == token
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = 0, /) -> int:
-        # The store is sought only on reading: some make a request at each seek.
-        if whence == io.SEEK_END and self._size is None:
-            self._at = int(self._stream.seek(offset, whence))
-        else:
-            start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size or 0}[whence]
-            self._at = start + offset
-        self._checked_at_end = False  # it may be sent again, from its first byte
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def readinto(self, buffer: Any, /) -> int:
-        if self._checked_at_end and self._size is not None and self._at >= self._size:
-            return 0
-        try:
-            if self._stream.tell() != self._at:
-                self._stream.seek(self._at)
-            piece = self._stream.read(len(buffer))
-        except Exception as error:  # noqa: BLE001 - as in _by_folder
-            self._check()
-            raise OSError(self._hide(detail_of(error))) from None
-        self._at += len(piece)
-        at_end = not piece or (self._size is not None and self._at >= self._size)
-        if at_end and not self._checked_at_end:
-            if not self._is_conditional:
-                self._check()
-            self._checked_at_end = True
-        buffer[: len(piece)] = piece
-        return len(piece)
-
-    def close(self) -> None:
-        if not self.closed:
-            self._stream.close()
-        super().close()
-
-    def _check(self) -> None:
-        """Check that the object is as it was listed.
-
-        Raises:
-            OSError: it is not, or the store cannot say.
-        """
-        if self._token is None or self._size == 0:
-            return
-        try:
-            token = _token(self._store.info(self._path, refresh=True))
-        except FileNotFoundError:
-            raise OSError("it was removed since it was listed") from None
-        except Exception as error:  # noqa: BLE001 - as in _by_folder
-            raise OSError(self._hide(detail_of(error))) from None
-        if token != self._token:
-            raise OSError("it changed since it was listed; the next run takes it")
+            with store.open(path, "rb", block_size=_BLOCK) as stream:
+                shutil.copyfileobj(stream, file, _BLOCK)
+        finally:
+            is_listed = token in (None, _token(store.info(path, refresh=True)))
+    except FileNotFoundError:
+        raise OSError("it was removed since it was listed") from None
+    except Exception as error:  # noqa: BLE001 - stores raise anything
+        raise OSError(hide(detail_of(error))) from None
+    if not is_listed:
+        raise OSError("it changed since it was listed; the next run takes it")
+    file.seek(0)
+    return cast("BinaryIO", file)
 
 
 @dataclass(frozen=True)

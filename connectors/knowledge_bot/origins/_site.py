@@ -602,7 +602,7 @@ class _Crawl:
 
         for address in dict.fromkeys((*named, guessed)):
             pages = sitemap_pages(
-                address, self._fetcher.opened, seen=seen, on_read=self._lists.append
+                address, self._fetcher.document, seen=seen, on_read=self._lists.append
             )
             for item in pages:
                 if self._bound() or self._more:

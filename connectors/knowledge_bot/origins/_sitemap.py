@@ -1,9 +1,9 @@
 """Pages of a sitemap (sitemaps.org, protocol 0.9), nested ones and lists of addresses included."""
 
+import io
 import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from typing import IO
 from urllib.parse import urljoin
 from xml.etree.ElementTree import Element, ParseError
 
@@ -20,7 +20,6 @@ _SITEMAPS = 50_000
 _START = 256
 _BLANK = b"\xef\xbb\xbf\xff\xfe\0 \t\r\n"
 _NO_REFERENCE = re.compile(rb"&(?!#?\w{1,10};)")
-_BEGUN = re.compile(rb"&#?\w{0,10}\Z")
 
 
 def sitemap_pages(
@@ -68,53 +67,42 @@ def _entries(address: str, opening: Opening) -> Iterator[tuple[str, str, str | N
     from defusedxml import DefusedXmlException  # type: ignore[import-untyped] # ships no types
     from defusedxml.ElementTree import iterparse  # type: ignore[import-untyped] # ships no types
 
-    with opening(address) as stream:
-        if not (start := stream.peek(_START)[:_START]).lstrip(_BLANK).startswith(b"<"):
-            yield from _lines(stream)
-            return
-        written = stream if b"\0" in start else _Escaped(stream)
-        root: Element | None = None
-        try:
-            for event, element in iterparse(written, events=("start", "end")):
-                if root is None:
-                    root = element
-                    if _local(element) not in ("urlset", "sitemapindex"):
-                        raise UnreadableError(f"it is not a sitemap but <{_local(element)[:80]}>")
-                elif event == "end" and _local(element) in ("url", "sitemap"):
-                    if location := _text(element, "loc"):
-                        yield _local(element), location, _text(element, "lastmod")
-                    root.clear()  # otherwise it would collect a million pages
-        except ParseError as error:
-            raise UnreadableError(f"it is not well-formed XML: {error}") from error
-        except DefusedXmlException as error:
-            raise UnreadableError("it declares entities, which attacks use") from error
-        except (ValueError, LookupError) as error:
-            raise UnreadableError(f"its encoding is not known: {error}") from error
+    content = opening(address)
+    if not content[:_START].lstrip(_BLANK).startswith(b"<"):
+        yield from _lines(content)
+        return
+    root: Element | None = None
+    try:
+        for event, element in iterparse(io.BytesIO(_escaped(content)), events=("start", "end")):
+            if root is None:
+                root = element
+                if _local(element) not in ("urlset", "sitemapindex"):
+                    raise UnreadableError(f"it is not a sitemap but <{_local(element)[:80]}>")
+            elif event == "end" and _local(element) in ("url", "sitemap"):
+                if location := _text(element, "loc"):
+                    yield _local(element), location, _text(element, "lastmod")
+                root.clear()  # otherwise it would collect a million pages
+    except ParseError as error:
+        raise UnreadableError(f"it is not well-formed XML: {error}") from error
+    except DefusedXmlException as error:
+        raise UnreadableError("it declares entities, which attacks use") from error
+    except (ValueError, LookupError) as error:
+        raise UnreadableError(f"its encoding is not known: {error}") from error
 
 
-def _lines(stream: IO[bytes]) -> Iterator[tuple[str, str, None]]:
+def _escaped(content: bytes) -> bytes:
+    """Return XML with those `&` escaped that begin no reference, as addresses often have them."""
+    return content if b"\0" in content[:_START] else _NO_REFERENCE.sub(b"&amp;", content)
+
+
+def _lines(content: bytes) -> Iterator[tuple[str, str, None]]:
     """The pages of a sitemap that is a text with an address on each line."""
-    for number, line in enumerate(stream):
+    for number, line in enumerate(content.splitlines()):
         address = line.decode("utf-8-sig", "replace").strip()
         if number == 0 and not is_web_address(address):
             raise UnreadableError("it is neither XML nor a list of addresses")
         if address:
             yield "url", address, None
-
-
-class _Escaped:
-    """The XML of a stream, with those `&` escaped that begin no reference, as in an address."""
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._stream, self._held = stream, b""
-
-    def read(self, size: int) -> bytes:
-        read = self._stream.read(size)
-        content, self._held = self._held + read, b""
-        # A reference may end in what is read next.
-        if read and (begun := _BEGUN.search(content)):
-            content, self._held = content[: begun.start()], begun[0]
-        return _NO_REFERENCE.sub(b"&amp;", content) or (self.read(size) if self._held else b"")
 
 
 def _time(lastmod: str | None) -> str | None:

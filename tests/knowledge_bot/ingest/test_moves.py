@@ -114,12 +114,3 @@ def test_a_moved_text_keeps_the_name_that_the_service_knows(send, ledger, servic
     assert send(changed, ledger=ledger, origin="handbook").superseded == 1
     (old,) = ledger.superseded()
     assert (old.name, old.key) == ("f", "z")
-
-
-def test_too_many_that_wait_are_new(send, ledger, service, monkeypatch):
-    monkeypatch.setattr("knowledge_bot.ingest._jobs._MOST_WAITING", 2)
-    texts = [Text(name=f"t{n}", content=f"About {n}.") for n in range(10)]
-    send(texts, ledger=ledger, origin="handbook")
-    renamed = [Text(name=f"n{n}", content=f"About {n}.") for n in range(4)]
-    report = send([*renamed, *texts[4:]], ledger=ledger, origin="handbook")
-    assert (report.moved, report.created, report.gone) == (0, 4, 4)

@@ -4,10 +4,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from knowledge_bot.ingest import (
-    File,
-    Skipped,
-)
+from knowledge_bot.ingest import Skipped
 from knowledge_bot.origins import (
     Loader,
 )
@@ -172,79 +169,3 @@ def test_what_is_no_document_is_named_and_the_rest_is_done():
 def test_what_is_no_loader_is_reported_at_once(loader):
     with refused("loader"):
         Loader(loader)
-
-
-# Readers that list what they have -----------------------------------------------------------------
-
-
-class Wiki:
-    """A reader of resources, as LlamaIndex's `ResourcesReaderMixin`."""
-
-    def __init__(self):
-        self.pages = {f"pages/{n}": (1, f"Text {n}.") for n in range(5)}
-        self.loaded = []
-
-    def list_resources(self):
-        return list(self.pages)
-
-    def get_resource_info(self, resource):
-        return {"revision": self.pages[resource][0]}
-
-    def load_resource(self, resource):
-        self.loaded.append(resource)
-        return [Node(self.pages[resource][1]), Node("")]
-
-
-def test_of_a_reader_with_resources_only_what_changed_is_loaded(send, service, ledger):
-    wiki = Wiki()
-
-    def run():
-        wiki.loaded.clear()
-        report = send(Loader(wiki, name="wiki"), ledger=ledger)
-        return report, set(wiki.loaded)
-
-    assert run()[0].created == 5
-    report, loaded = run()
-    assert (report.unchanged, loaded) == (5, set())
-    wiki.pages["pages/3"] = (2, "Another text.")
-    del wiki.pages["pages/4"]
-    report, loaded = run()
-    assert (report.superseded, report.unchanged, report.gone) == (1, 3, 1)
-    assert loaded == {"pages/3"}
-    assert b"Another text." in service.raw[-1]
-    assert b'filename="3.txt"' in service.raw[-1]
-
-
-@pytest.mark.parametrize(
-    ("info", "changes"),
-    [
-        ({"last_modified_date": "2026-01-05T10:00:00Z"}, True),
-        ({"last_modified_date": "2026-01-05"}, False),
-        ({"etag": "abc"}, True),
-        ({"title": "Hours"}, False),
-        (NotImplementedError(), False),
-        (OSError(), False),
-    ],
-)
-def test_a_resource_has_a_version_if_its_information_shows_a_change(info, changes):
-    class Reader(Wiki):
-        def get_resource_info(self, resource):
-            if isinstance(info, Exception):
-                raise info
-            return info
-
-    for item in Loader(Reader()).items():
-        assert isinstance(item, File)
-        assert (item.version is not None) is changes
-
-
-def test_a_resource_that_cannot_be_loaded_is_named_and_the_rest_is_done(send, ledger):
-    class Reader(Wiki):
-        def load_resource(self, resource):
-            if resource == "pages/2":
-                raise RuntimeError("no right to read it")
-            return super().load_resource(resource)
-
-    report = send(Loader(Reader(), name="wiki"), ledger=ledger)
-    assert (report.created, report.invalid) == (4, 1)
-    assert "no right to read it" in report.failures[0].error
