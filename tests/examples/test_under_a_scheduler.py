@@ -13,12 +13,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 DAG_FILES = [
-    "bulk_ingestion.py",
     "checked_answer.py",
     "mapped_sources.py",
     "question_after_feeding.py",
     "scheduled_ingestion.py",
-    "text_from_a_function.py",
 ]
 DOCUMENTS = sorted(path.name for path in (EXAMPLES / "handbook").iterdir())
 
@@ -106,24 +104,10 @@ def test_each_page_and_note_is_a_task_within_the_pool(airflow, service):
     assert links["extra_links"] == {"Knowledge-Bot Service": start_page}
 
 
-def test_a_second_bulk_run_sends_nothing(airflow, service, tmp_path):
-    for number in range(7):
-        (tmp_path / f"{number}.txt").write_text(f"This is file {number}.")
-    for expected in ("created", "unchanged"):
-        run_id = succeeded(airflow, "bulk_ingestion", folder=str(tmp_path), chunk=3)
-        reports = [airflow.xcom("bulk_ingestion", run_id, "ingest", index) for index in range(3)]
-        assert [report[expected] for report in reports] == [3, 3, 1]
-
-
 def test_an_answer_is_checked_once_the_service_is_up(airflow):
     loan = {"ask": "How long is the loan period for hand tools?", "contains": "14 days"}
     run_id = succeeded(airflow, "checked_answer", questions=[loan])
     assert airflow.xcom("checked_answer", run_id, "check")["passed"] == 1
-
-
-def test_a_function_s_text_becomes_a_source(airflow, service):
-    succeeded(airflow, "text_from_a_function")
-    assert any(name.startswith("Stock of 20") for name in accepted(service))
 
 
 def test_feeding_a_collection_starts_the_dag_that_asks(airflow, tmp_path):
