@@ -103,6 +103,26 @@ class WebResponse:
             return location
 
 
+@dataclass(frozen=True, slots=True)
+class Validators:
+    """A page's validators, `ETag` and `Last-Modified`, as its server sent them."""
+
+    etag: str | None = None
+    last_modified: str | None = None
+
+    @classmethod
+    def of(cls, answer: WebResponse) -> "Validators":
+        """Those of an answer."""
+        # An empty one says nothing, and a long one does not help.
+        sent = (answer.first(name) or "" for name in ("etag", "last-modified"))
+        return cls(*(value if 0 < len(value) <= _LONGEST else None for value in sent))
+
+    def headers(self) -> list[tuple[str, str]]:
+        """What asks for the page only if it is another one."""
+        given = ("If-None-Match", self.etag), ("If-Modified-Since", self.last_modified)
+        return [(name, value) for name, value in given if value]
+
+
 class Fetcher:
     """Sends one request after another. It is for one thread.
 
@@ -231,27 +251,31 @@ def fetch(
     headers: Headers = (),
     policy: FetchPolicy = FetchPolicy(),
     *,
+    known: Validators = Validators(),
     resolver: Resolver = resolve,
     ssl_context: ssl.SSLContext | None = None,
 ) -> WebResponse:
     """Fetch a web page. Proxies of the environment are not used.
 
-    The headers are sent to the URL's own origin, and not to another that it redirects to.
+    The headers are sent to the URL's own origin, and not to another that it redirects to. What a
+    server sent with a page that is `known` asks whether it is still the same.
 
     Returns:
-        The page as its server sent it.
+        The page as its server sent it; with status 304 if it is the `known` one.
 
     Raises:
         FetchError: the URL or a header is not usable, an address is not allowed, the server cannot
             be reached or does not answer with a page, or a bound of `policy` is hit.
     """
+    conditions = known.headers()
+    own = [*headers, *conditions]
     until = monotonic() + policy.timeout
     start = target = Target.parse(url)
     with closing(Fetcher(policy, keep=0, resolver=resolver, ssl_context=ssl_context)) as fetcher:
         for _ in range(policy.max_redirects + 1):
             answer = fetcher.get(
                 target,
-                headers if target.takes_headers_of(start) else (),
+                own if target.takes_headers_of(start) else (),
                 wanted=lambda answer: answer.status in _PAGES and _is_readable(answer.kind),
                 until=until,
             )
@@ -264,7 +288,8 @@ def fetch(
                 raise FetchError(told) from None
         else:
             raise FetchError(f"{start} redirects more than {policy.max_redirects} times")
-    _check(answer, target)
+    if not (answer.status == 304 and conditions):
+        _check(answer, target)
     if answer.cut:
         raise FetchError(f"the page is larger than {policy.max_bytes:,} bytes")
     return answer
@@ -272,6 +297,7 @@ def fetch(
 
 _REDIRECTING: Final = frozenset({301, 302, 303, 307, 308})
 _PAGES: Final = frozenset({200, 203})
+_LONGEST: Final = 1000  # characters of a validator
 _SHORT: Final = 65_536  # bytes of an unwanted answer: reading them costs less than a new connection
 
 _DEFAULT_HEADERS: Final = {

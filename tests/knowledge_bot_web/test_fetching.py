@@ -14,7 +14,7 @@ import pytest
 
 from fetches import LOOPBACK, reason
 from knowledge_bot_web.errors import FetchError, NoAnswerError
-from knowledge_bot_web.fetching import Fetcher, FetchPolicy, fetch
+from knowledge_bot_web.fetching import Fetcher, FetchPolicy, Validators, fetch
 from knowledge_bot_web.targets import Target
 from page_server import answer, redirect, serving
 
@@ -344,3 +344,12 @@ def test_a_redirect_may_have_spaces_and_letters(server):
 def test_headers_are_for_a_host_and_a_port(url, is_same):
     assert Target.parse(url).takes_headers_of(Target.parse("http://H.example:80/")) is is_same
     assert not Target.parse("http://h.example/").takes_headers_of(Target.parse("https://h.example"))
+
+
+def test_the_validators_of_a_page_ask_for_it_again(server):
+    server.answers["/"] = answer(b"<p>hello", 'ETag: "1"', "Last-Modified: " + "x" * 2000)
+    known = Validators.of(fetch(server.url(), policy=LOOPBACK))
+    assert known == Validators('"1"')
+    server.answers["/"] = answer(b"", status="304 Not Modified")
+    assert fetch(server.url(), policy=LOOPBACK, known=known).status == 304
+    assert 'if-none-match: "1"\r\n' in server.requests[-1].lower()

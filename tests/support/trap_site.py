@@ -137,7 +137,7 @@ def _html(path: str, links: tuple[str, ...], head: str = "", text: str = "") -> 
     ).encode()
 
 
-def fill(site: TrapSite) -> None:  # noqa: PLR0915 - one trap after the other
+def fill(site: TrapSite) -> None:  # noqa: C901, PLR0915 - one trap after the other
     """Add the pages: 20 sections of 20 pages that all is well with, and then the traps."""
     seeds = []
     sections = [f"/docs/{number}/" for number in range(20)]
@@ -236,6 +236,24 @@ def fill(site: TrapSite) -> None:  # noqa: PLR0915 - one trap after the other
     for number in range(1, 5):
         site.page(f"/hidden/{number}", sent=False, read=False)
 
+    # Addresses that pages give themselves.
+    for number in range(3):
+        canonical = f'<link href="/kept/{number}#x" rel="canonical">'
+        copied = f"/kept/{number}"
+        seeds.append(site.page(f"/copy/{number}", sent=False, head=canonical, like=copied))
+        site.page(f"/kept/{number}", head=f'<link rel=canonical href="/kept/{number}?utm_id=1">')
+    by_header = {"Link": '</style.css>; rel=preload, </kept/by-header>; rel="canonical"'}
+    seeds.append(
+        site.page("/copy/by-header", sent=False, headers=by_header, like="/kept/by-header")
+    )
+    site.page("/kept/by-header")
+    seeds.append(
+        site.page("/kept/abroad", head='<link rel=canonical href="http://other.invalid/">')
+    )
+    for number, wrong in enumerate(("/no-such-page", "/")):  # as a template may have it
+        head = f'<link rel=canonical href="{wrong}">'
+        seeds.append(site.page(f"/kept/wrong/{number}", f"/kept/wrong/{number}/on", head=head))
+        site.page(f"/kept/wrong/{number}/on")
     # One text at many addresses.
     for order in ("date", "name", "price"):
         seeds.append(site.page(f"/list?sort={order}", sent=order == "date", like="/list"))

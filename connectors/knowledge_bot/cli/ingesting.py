@@ -397,6 +397,12 @@ def _reading() -> Callable[[Callable[..., None]], Any]:
             help="What does not count in a main text, such as 'Today is .*'.",
         ),
         click.option(
+            "--reread",
+            is_flag=True,
+            help="Read all pages. Otherwise those that their servers say are unchanged are read "
+            "every eighth time.",
+        ),
+        click.option(
             "--requests",
             type=click.FloatRange(min=0.001),
             default=2.0,

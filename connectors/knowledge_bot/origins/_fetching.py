@@ -55,6 +55,11 @@ class PoliteFetcher:
         self._allow_private: bool | None = None
         self.begin_at(start)
 
+    @property
+    def received(self) -> int:
+        """How many bytes were received."""
+        return sum(fetcher.received for fetcher in self._fetchers.values())
+
     def begin_at(self, start: str) -> None:
         """Trust an address as given by a person: if it is private, it may lead to private ones."""
         before, self._start = self._start, None

@@ -37,6 +37,7 @@ class ParsedPage:
 
     Attributes:
         links: the addresses that it links to, in order, without those marked `nofollow`.
+        canonical: the canonical address that it names, or None.
         robots: directives for crawlers in its `meta` elements: an agent's name, and directives.
         texts: its main text, as the plain reader finds it, piece by piece.
         hollow: why there is nothing to read in it; empty if there is.
@@ -44,6 +45,7 @@ class ParsedPage:
     """
 
     links: tuple[str, ...]
+    canonical: str | None
     robots: tuple[tuple[str, str], ...]
     texts: list[str]
     hollow: str = ""
@@ -65,11 +67,17 @@ def read_page(text: str, url: str, encoding: str) -> ParsedPage:
     for link in _links(root):
         if address := cleaned(link, base, encoding):
             links[address] = None
+    canonicals = (
+        cleaned(each.get("href", ""), base, encoding)
+        for each in root.iter("link")
+        if each.get("href") and "canonical" in each.get("rel", "").lower().split()
+    )
     robots = ((_word(each, "name"), each.get("content", "")) for each in root.iter("meta"))
     texts = main_texts(text, root)
     hollow, gate = _nothing_said(root, " ".join(texts))
     return ParsedPage(
         tuple(links),
+        next(filter(None, canonicals), None),
         tuple((name, content) for name, content in robots if name),
         texts,
         hollow,

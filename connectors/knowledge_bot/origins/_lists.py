@@ -48,12 +48,14 @@ class ComparedPages(Origin):
 
     Attributes:
         ignore: a regular expression for what does not count in a main text.
+        reread: whether to read pages that their servers say are unchanged.
         rate: the most requests per second.
         allow_private: whether public pages may lead to private addresses.
     """
 
     _: KW_ONLY
     ignore: str | None = None
+    reread: bool = False
     rate: float = 2.0
     allow_private: bool = False
 
@@ -61,6 +63,7 @@ class ComparedPages(Origin):
         super()._check()
         check_number("rate", self.rate, 0.001)
         check_flag("allow_private", self.allow_private)
+        check_flag("reread", self.reread)
         check_expression("ignore", self.ignore)
 
     def _compared(
@@ -90,6 +93,7 @@ class ComparedPages(Origin):
             largest=_LARGEST,
             also=lambda _: True,
             ignore=self.ignore,
+            reread=self.reread,
         )
         unanswered = Counter[str]()
 
@@ -160,7 +164,7 @@ class _ListedPages(ComparedPages):
                 before = Known.of(said)
                 if before is None or (before.modified != stated and not before.lies):
                     yield page
-                elif before.lies or _is_due(page.url):
+                elif self.reread or before.lies or _is_due(page.url):
                     read = Known.of(getattr(compared(page), "version", None)) or before
                     is_other = stated == before.modified and read.digest != before.digest
                     if is_other and not before.lies:
@@ -190,7 +194,8 @@ class Sitemap(_ListedPages):
             the page's main text (`content`; each page is read, as by `Site`). What did not change
             by its `lastmod` is read every eighth day; later changes of a page without one are not
             seen.
-        ignore: what does not count in a main text; see `Site`.
+        ignore: what does not count in a main text, and
+        reread: whether to read pages that their servers say are unchanged; see `Site`.
         rate: the most pages read per second.
         allow_private: whether a public sitemap or page may lead to private addresses.
 
@@ -219,7 +224,8 @@ class Feed(_ListedPages):
         compare: what a change of a page is seen by: the time in the feed (`lastmod`), or the page's
             main text (`content`; each page is read, as by `Site`). What did not change by its time
             is read every eighth day; later changes of a page without one are not seen.
-        ignore: what does not count in a main text; see `Site`.
+        ignore: what does not count in a main text, and
+        reread: whether to read pages that their servers say are unchanged; see `Site`.
         rate: the most pages read per second.
         allow_private: whether a public feed or page may lead to private addresses.
 
@@ -252,7 +258,8 @@ class Urls(OfLines, ComparedPages):
         name: by default the file's path. Without one, nothing of a pipe or a list is ever gone.
         compare: what a change of a page is seen by: its main text (`content`), for which it is
             read, as by `Site`. By default no page is read, and later changes are not seen.
-        ignore: what does not count in a main text; see `Site`.
+        ignore: what does not count in a main text, and
+        reread: whether to read pages that their servers say are unchanged; see `Site`.
         rate: the most pages read per second.
         allow_private: whether a public page may redirect to a private address.
 

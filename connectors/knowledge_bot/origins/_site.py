@@ -3,9 +3,10 @@
 import json
 import logging
 import re
+import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import KW_ONLY, dataclass, field, replace
 from hashlib import blake2b
 from time import monotonic
@@ -17,6 +18,7 @@ from knowledge_bot._words import holds_login
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._listings import Skipped
 from knowledge_bot.origins._addresses import LONGEST, cleaned, site
+from knowledge_bot.origins._changes import alike
 from knowledge_bot.origins._documents import UnreadableError
 from knowledge_bot.origins._lists import ComparedPages
 from knowledge_bot.origins._origin import (
@@ -37,9 +39,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# For how long pages are looked for, in seconds, and the most bytes of a page.
+# For how long pages are looked for, in seconds, and the most bytes of a page, and in all.
 _SECONDS = 21_600.0
-_PAGE_BYTES = 5_000_000
+_PAGE_BYTES, _TOTAL_BYTES = 5_000_000, 2_000_000_000
 # The longest delay between two requests that a robots.txt may ask for, in seconds.
 _LONGEST_DELAY = 30.0
 # Unanswered requests in a row after which the rest of a site is left alone.
@@ -66,9 +68,10 @@ class Site(ComparedPages):
 
     Pages are read to find links and to compare; the service scrapes them itself. A page is named by
     its address, without fragment, tracking parameters and session id, which is its key. It is sent
-    again when its main text changes, so a new banner or footer is no change, nor is what differs
-    between two readings of the same minute. Pages with the same text are one page, the first one.
-    Only pages of the same host are read, one at a
+    again when its main text changes, so a new banner or footer is no change, nor is the present
+    date or time, or what differs between two readings of the same minute. Pages with the same text
+    are one page, the first one, and a page that names another one of the site as canonical is a
+    copy if nearly all of its text stands there. Only pages of the same host are read, one at a
     time, and the documents that they link to. robots.txt, `noindex` and `nofollow` are obeyed.
 
     Attributes:
@@ -82,6 +85,8 @@ class Site(ComparedPages):
         exclude: the pages to leave out, written the same way.
         ignore: a regular expression for what does not count in a main text, such as a date. A new
             one may show pages as changed, once.
+        reread: whether to read all pages. Otherwise those that their servers say are unchanged are
+            read once a week, since some say it of pages that changed.
         sitemaps: whether to begin with the pages of `/sitemap.xml` and of the sitemaps in
             robots.txt too.
         rate: the most requests per second; fewer if robots.txt asks for that.
@@ -185,6 +190,7 @@ class Site(ComparedPages):
             largest=_PAGE_BYTES,
             also=is_linked_document,
             ignore=self.ignore,
+            reread=self.reread,
         )
         with closing(fetcher):
             yield from _Crawl(self, fetcher, reader, memory).run()
@@ -194,24 +200,27 @@ class _Note(NamedTuple):
     """What is noted of a site between runs.
 
     Attributes:
+        at: when the last crawl that saw all of it ended, in seconds since 1970. Pages that were
+            read after that are read again, since their links may not have been followed.
         lists: the sitemaps that were read; None: too many to be noted.
         again: pages that could not be read, and are not known.
     """
 
+    at: float = 0
     lists: tuple[str, ...] | None = ()
     again: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, note: str | None) -> "_Note":
         try:
-            lists, again = json.loads(note or "")
-            return cls(lists if lists is None else tuple(lists), tuple(again))
+            at, lists, again = json.loads(note or "")
+            return cls(at, lists if lists is None else tuple(lists), tuple(again))
         except (ValueError, TypeError):
             return cls()
 
     def packed(self) -> str:
         """Return it as a text that is short enough."""
-        for each in (self, self._replace(lists=None), _Note(None)):
+        for each in (self, self._replace(lists=None), _Note(0, None)):
             if len(text := json.dumps(each)) <= _LONGEST_NOTE:
                 return text
         raise AssertionError("the last one is short")
@@ -237,11 +246,31 @@ class _Entry(NamedTuple):
     asked_at: str | None = None
 
 
+class _Held(NamedTuple):
+    """A page that may be a copy.
+
+    Attributes:
+        entry: how it was found.
+        page: the page.
+        other: the address of the page that it may be a copy of.
+        stated: whether it says so itself; otherwise it was one in the last run.
+    """
+
+    entry: _Entry
+    page: "FetchedPage"
+    other: str
+    stated: bool
+
+
 class _Crawl:
     """One crawl of a site, in the order of its links.
 
+    A page whose server says that it is unchanged is not read, so its links are not known: it is
+    quiet. If at the end a page of before was not met, quiet ones are read after all, until it is.
+
     No more addresses are queued than may still be read, and each one seen is kept as a hash of
-    eight bytes, so the memory is bounded whatever the site links to.
+    eight bytes, so the memory is bounded whatever the site links to. Of each page that is read, the
+    blocks of its text are kept; one that is perhaps a copy waits for the end of the crawl.
     """
 
     def __init__(
@@ -254,11 +283,13 @@ class _Crawl:
         self._takes = of._taking()  # noqa: SLF001 - its own
         self._robots = Robots(b"", "")
         self._note = _Note.of(memory.note)
+        reader.trusted = self._note.at
         # What is known of the pages of before, and which of them has a text.
         self._known: dict[str, Known] = {
             key: known for key, version in memory.entries() if (known := Known.of(version))
         }
         self._first = {each.text: key for key, each in self._known.items() if each.text}
+        self._quiet: deque[_Entry] = deque()
         self._lists: list[str] = []
         self._again: list[str] = []  # what could not be read, and is not known
         self._failed = False  # something that was known could not be read
@@ -270,9 +301,10 @@ class _Crawl:
         self._host, self._scheme = "", ""
         self._waiting: deque[_Entry] = deque()
         self._seen: set[int] = set()
-        # The first address of each text, and pages that were copies in the last run.
+        # The first address of each text, the blocks of each page, and pages that may be copies.
         self._texts: dict[str, str] = {}
-        self._held: list[tuple[_Entry, FetchedPage]] = []
+        self._taken: dict[str, tuple[str | None, tuple[str, ...]]] = {}
+        self._held: list[_Held] = []
         self._always: list[str] = []
         self._read = self._unanswered = 0
         self._began = monotonic()
@@ -318,29 +350,13 @@ class _Crawl:
             yield from self._read_sitemaps(start)
         for url in self._note.again:
             yield from self._enqueue(url, _Entry(url, 1))
-        while not self._bound() and (self._waiting or (yield from self._look_again())):
+        while not self._bound() and (self._waiting or (yield from self._look_further())):
             yield from self._visit(self._waiting.popleft())
             if self._unanswered >= _FAILURES:
                 reason = f"the crawl ended early: {_FAILURES} requests in a row had no answer"
                 yield Skipped(start, reason, invalid=True, partial=True)
                 return
-        for entry, page in self._held:
-            yield self._first_or_copy(entry, page)
-        self._tell_always(start)
-        if self._waiting or self._more:
-            reason = self._bound() or f"{self._site.pages} addresses are read"
-            logger.warning("The crawl of %s ended early: %s; there are more", start, reason)
-            self._is_cut_short = True
-            yield Skipped(start, f"the crawl ended early: {reason}; there are more", partial=True)
-            return
-        if self._deeper:
-            yield Skipped(start, f"pages more than {self._site.depth} links away were not read")
-        if self._is_itself():
-            noted = _Note(tuple(self._lists), tuple(self._again))
-            self._memory.note = noted.packed()
-
-    def _tell_always(self, start: str) -> None:
-        """Name the pages that change in each run."""
+        yield from self._let_go()
         if self._always:
             logger.warning(
                 "%d pages of %s changed in each of the last %d runs: %s; ignore= (--ignore) leaves "
@@ -350,11 +366,32 @@ class _Crawl:
                 _ALWAYS,
                 ", ".join(self._always[:_NAMED]),
             )
+        if self._waiting or self._more:
+            reason = self._bound() or f"{self._site.pages} addresses are read"
+            logger.warning("The crawl of %s ended early: %s; there are more", start, reason)
+            self._is_cut_short = True
+            yield Skipped(start, f"the crawl ended early: {reason}; there are more", partial=True)
+            return
+        if self._deeper:
+            yield Skipped(start, f"pages more than {self._site.depth} links away were not read")
+        if self._is_itself():
+            noted = _Note(time.time(), tuple(self._lists), tuple(self._again))
+            self._memory.note = noted.packed()
 
-    def _look_again(self) -> Generator[Skipped, None, bool]:
-        """Queue the pages of before that were not met, where one failed that may link to them."""
-        for url in [*self._known] if self._failed else ():
-            yield from self._enqueue(url, _Entry(url, 1))
+    def _look_further(self) -> Generator[Skipped, None, bool]:
+        """Look for pages of before that were not met; return whether one waits to be read."""
+        from knowledge_bot.origins._pages import FetchedPage
+
+        unmet = [url for url in self._known if _hashed(url) not in self._seen]
+        while unmet and self._quiet and not self._waiting:
+            entry = self._quiet.popleft()
+            self._read += 1
+            found = yield from self._attempt(entry, whole=True)
+            if isinstance(found, FetchedPage) and found.links is not None:
+                yield from self._follow(entry, found.links)
+        if not self._waiting and self._failed:  # whose links are not known
+            for url in unmet:
+                yield from self._enqueue(url, _Entry(url, 1))
         return bool(self._waiting)
 
     # One address ----------------------------------------------------------------------------------
@@ -371,13 +408,15 @@ class _Crawl:
         if found is not None and not isinstance(found, Moved):
             yield from self._take(entry, found)
 
-    def _attempt(self, entry: _Entry) -> "Generator[Skipped, None, FetchedPage | Moved | None]":
+    def _attempt(
+        self, entry: _Entry, *, whole: bool = False
+    ) -> "Generator[Skipped, None, FetchedPage | Moved | None]":
         from knowledge_bot.origins._fetching import UnreachableError
         from knowledge_bot.origins._pages import NoPageError
 
         unanswered, self._unanswered = self._unanswered, 0
         try:
-            return self._reader.read(entry.url, entry.asked_at)
+            return self._reader.read(entry.url, entry.asked_at, whole=whole)
         except NoPageError as error:
             link = f"; {entry.linked_from} links to it" if entry.linked_from else ""
             reason, gone, failed = f"{error}{link}", error.gone, error.failed
@@ -447,36 +486,32 @@ class _Crawl:
 
     def _take(self, entry: _Entry, page: "FetchedPage") -> "Iterator[WebPage | Skipped]":
         """Yield a page that was read, or why it is left out, and queue its links."""
-        text, copies = page.known.text, 0
-        before = self._first.get(text or "", "") if entry.url not in self._known else ""
+        known, copies = page.known, 0
+        other = self._on_site(page.canonical or "") or ""
+        before = self._first.get(known.text or "", "") if entry.url not in self._known else ""
         if skipped := list(self._says_nothing(entry, page)):
             yield from skipped
+        elif other not in ("", entry.url, *entry.via) and self._takes(other):
+            self._held.append(_Held(entry, page, other, stated=True))
         elif not self._takes(entry.url):
             pass
-        elif before and text not in self._texts and self._takes(before):
-            copies = entry.copies + 1
-            self._held.append((entry, page))
-            yield from self._enqueue(before, _Entry(before, entry.depth, entry.url))
+        elif before and before not in self._taken and self._takes(before):
+            other, copies = before, entry.copies + 1
+            self._held.append(_Held(entry, page, other, stated=False))
         else:
-            yield (found := self._first_or_copy(entry, page))
-            copies = entry.copies + 1 if isinstance(found, Skipped) else 0
-        if copies <= _COPIES:
+            first = self._texts.setdefault(known.text or entry.url, entry.url)
+            copies = 0 if first == entry.url else entry.copies + 1
+            yield self._page(entry, page) if first == entry.url else self._copy(entry, first)
+        if page.links is None:
+            self._quiet.append(entry)
+        elif copies <= _COPIES:
             yield from self._follow(entry, page.links, copies)
-
-    def _first_or_copy(self, entry: _Entry, page: "FetchedPage") -> "WebPage | Skipped":
-        """Return a page, or, where another one has its text, a `Skipped`: what was sent is gone."""
-        known = page.known
-        first = self._texts.setdefault(known.text or entry.url, entry.url)
-        if first != entry.url:
-            gone = "" if entry.url in self._known else "excluded"
-            return Skipped(entry.url, f"it has the same text as {first}", gone=gone)
-        if known.changes >= _ALWAYS:
-            self._always.append(entry.url)
-        return page.item(entry.url, headers=self._site.headers_for(entry.url))
+        if self._held and self._held[-1].entry is entry:
+            yield from self._enqueue(other, _Entry(other, entry.depth, entry.url))
 
     def _says_nothing(self, entry: _Entry, page: "FetchedPage") -> Iterator[Skipped]:
         """Skip a page that cannot be sent, or that is not what its address stands for."""
-        first, links = entry.depth == 0, page.links
+        first, links = entry.depth == 0, page.links or ()
         if page.gate:
             self._gates[entry.url] = page.gate
         if page.cut and not page.is_document:
@@ -504,6 +539,43 @@ class _Crawl:
         first = entry.depth == 0
         known = entry.url in self._known
         return Skipped(entry.url, gate, invalid=first or known, partial=first, gone="unread")
+
+    def _page(self, entry: _Entry, page: "FetchedPage") -> "WebPage":
+        known = page.known
+        self._taken[entry.url] = known.text, page.blocks
+        if known.changes >= _ALWAYS:
+            self._always.append(entry.url)
+        return page.item(entry.url, headers=self._site.headers_for(entry.url))
+
+    def _copy(self, entry: _Entry, of: str) -> Skipped:
+        """Skip a page with the text of another; what was sent of it before is gone."""
+        gone = "" if entry.url in self._known else "excluded"
+        return Skipped(entry.url, f"it has the same text as {of}", gone=gone)
+
+    def _let_go(self) -> "Iterator[WebPage | Skipped]":
+        """Yield the pages that may be copies of others, now that those were read."""
+        left = {each.entry.url: each.page for each in self._held}
+        for entry, page, other, stated in self._held:
+            known = left.pop(entry.url).known
+            text, blocks = self._taken.get(other, ("", ()))
+            if (there := left.get(other)) is not None:
+                text, blocks = there.known.text, there.blocks
+            elif stated and text and not blocks:  # it was quiet
+                blocks = self._blocks_of(other)
+            if (text and text == known.text) or (stated and alike(page.blocks, blocks)):
+                yield self._copy(entry, other)
+            elif (first := self._texts.setdefault(known.text or entry.url, entry.url)) != entry.url:
+                yield self._copy(entry, first)
+            else:
+                yield self._page(entry, page)
+
+    def _blocks_of(self, url: str) -> tuple[str, ...]:
+        from knowledge_bot.origins._pages import NoPageError
+
+        with suppress(UnreadableError, NoPageError):
+            found = self._reader.read(url, whole=True)
+            return getattr(found, "blocks", ())
+        return ()
 
     def _follow(self, entry: _Entry, links: Iterable[str], copies: int = 0) -> Iterator[Skipped]:
         for link in links:
@@ -552,6 +624,8 @@ class _Crawl:
             return f"{self._read:,} addresses were read"
         if monotonic() - self._began >= _SECONDS:
             return f"it took {_SECONDS:g} seconds"
+        if self._fetcher.received >= _TOTAL_BYTES:
+            return f"{self._fetcher.received:,} bytes were read"
         return ""
 
     # What a site says about itself ----------------------------------------------------------------

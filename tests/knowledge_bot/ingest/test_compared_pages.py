@@ -11,6 +11,7 @@ from knowledge_bot import Client
 from knowledge_bot.ingest import Ledger, Skipped, WebPage, ingest
 from knowledge_bot.origins import (
     Feed,
+    Site,
     Sitemap,
     Urls,
 )
@@ -69,6 +70,40 @@ def read(site: TrapSite) -> dict[str, int]:
     return found
 
 
+# What a ledger remembers --------------------------------------------------------------------------
+
+
+def test_the_ledger_lets_a_site_answer_that_nothing_changed(run, ledger, site):
+    def night(**options):
+        report = run(Site(f"{site.root}/", sitemaps=False, **FAST), ledger=ledger, **options)
+        return report, {path: status for path, status in read(site).items() if "robots" not in path}
+
+    report, answers = night(dry_run=True)
+    assert (report.created, set(answers.values())) == (3, {200})  # a dry run keeps nothing
+    report, answers = night()
+    assert (report.created, set(answers.values())) == (3, {200})
+    report, answers = night()
+    assert (report.created, report.unchanged) == (0, 3)
+    # Where they stand is read once more: that they are still there, no 304 says.
+    assert answers == {"/": 200, "/a": 304, "/b": 304}
+    site.page("/a", text="Something else is to be said")
+    report, answers = night(dry_run=True)
+    assert (report.created, report.unchanged, answers["/a"]) == (1, 2, 200)
+    report, answers = night()
+    assert (report.created, report.unchanged, answers["/a"], answers["/b"]) == (1, 2, 200, 304)
+    report, answers = night()
+    assert (report.created, report.unchanged, answers["/a"]) == (0, 3, 304)
+
+
+def test_a_page_that_is_forgotten_is_read_and_sent_anew(send, ledger, site):
+    pages = listed("urls", site, "/a", "/b")
+    send(pages(compare="content"), ledger=ledger)
+    assert ledger.forget(f"{site.root}/a") == 1
+    read(site)
+    assert send(pages(compare="content"), ledger=ledger).created == 1
+    assert read(site) == {"/a": 200, "/b": 304}
+
+
 # Lists --------------------------------------------------------------------------------------------
 
 
@@ -84,6 +119,7 @@ def test_a_page_of_a_list_is_sent_again_when_its_main_text_changes(send, ledger,
     read(site)
     report = send(pages(compare="content"), ledger=ledger)
     assert (report.created, report.unchanged, report.superseded) == (2, 1, 2)
+    assert read(site) == {"/a": 200, "/b": 304, "/manual.pdf": 200}
 
 
 def dated(kind: str, site: TrapSite, day: str, *paths: str):

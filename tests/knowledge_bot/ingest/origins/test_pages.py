@@ -8,7 +8,7 @@ import pytest
 from knowledge_bot.origins import _html as html
 from knowledge_bot.origins._addresses import cleaned
 from knowledge_bot.origins._changes import digest_of
-from knowledge_bot.origins._pages import Known, _asked_by_header
+from knowledge_bot.origins._pages import Known, _asked_by_header, _canonical_by_header
 from knowledge_bot_web.fetching import WebResponse
 
 URL = "https://h.example/a/b"
@@ -58,6 +58,23 @@ def test_links_are_found_where_a_browser_would_find_them(text, expected):
 def test_all_links_of_a_page_are_found_each_once():
     text = "".join(f"<a href=/{number}>" for number in range(6000)) * 2
     assert len(page(text).links) == 6000
+
+
+@pytest.mark.parametrize(
+    ("head", "expected"),
+    [
+        ("<link rel=canonical href=/c>", "/c"),
+        ("<link rel='alternate Canonical' href=/c>", "/c"),
+        ("<link rel=canonical href=/c><link rel=canonical href=/d>", "/c"),
+        ("<link rel=stylesheet href=/s.css><link rel=canonical href=/c>", "/c"),
+        ("<link rel=stylesheet href=/s.css>", None),
+        ("<link rel=icon href=/i.png><link rel=alternate hreflang=de href=/de>", None),
+        ("<link rel=canonical>", None),
+    ],
+)
+def test_a_page_has_the_first_canonical_address_that_it_names(head, expected):
+    found = page(head).canonical
+    assert found == (None if expected is None else f"https://h.example{expected}")
 
 
 @pytest.mark.parametrize(
@@ -122,13 +139,27 @@ def test_x_robots_tag_is_for_all_or_for_whom_it_names(values, expected):
     assert _asked_by_header(answer) & {"noindex", "nofollow", "none"} == expected
 
 
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ('</c>; rel="canonical"', "https://h.example/c"),
+        ("</x>; rel=preload, </c>; rel=canonical", "https://h.example/c"),
+        ('</c>; rel="alternate canonical"', "https://h.example/c"),
+        ('</c>; rel="canonical-not"', None),
+        ("</c>; rel=next", None),
+    ],
+)
+def test_a_canonical_address_may_stand_in_a_header(value, expected):
+    assert _canonical_by_header(WebResponse(URL, 200, (("link", value),)), URL) == expected
+
+
 def test_what_is_remembered_comes_back_from_a_version_that_stays_short():
     place = ("12345678", "87654321", 3)
-    known = Known("d", "c", "t", "Fri", changes=2, lies=True, places=(place,))
+    known = Known("d", "c", "t", "Fri", '"e"', read_at=5, changes=2, lies=True, places=(place,))
     assert Known.of(known.version) == known
-    much = replace(known, places=(place,) * 90)
+    much = replace(known, etag="ä" * 200, places=(place,) * 90)
     assert len(much.version.encode()) <= 2000
-    assert Known.of(much.version) == replace(known, places=())
+    assert Known.of(much.version) == replace(known, etag=None, places=())
     for day in ("2026-01-02", "7", '"x"', "[1, 2]", "{}"):
         assert Known.of(day) == Known(digest=day, modified=day)
 

@@ -17,6 +17,7 @@ from knowledge_bot.origins import (
 )
 from knowledge_bot.origins import _fetching as polite
 from knowledge_bot.origins import _html as html
+from knowledge_bot.origins import _pages as reading
 from knowledge_bot.origins import _site as crawling
 from knowledge_bot.origins._pages import Known
 from knowledge_bot.testing import no_waiting
@@ -118,7 +119,7 @@ def test_of_a_site_full_of_traps_exactly_its_pages_are_sent(clock, plain):
     shown = reasons(site, items)
     twice = sorted(path for path in set(asked) if asked.count(path) > 1)
     assert twice == ["/busy"]
-    assert len(asked) == 556
+    assert len(asked) == 570
     assert {urlsplit(path).path for path in asked} >= {"/robots.txt", "/sitemap.xml"}
     assert not [path for path in asked if path.startswith(("/hidden", "/commented", "/scripted"))]
     assert not [path for path in asked if path.startswith("/private/") and "open" not in path]
@@ -131,6 +132,7 @@ def test_of_a_site_full_of_traps_exactly_its_pages_are_sent(clock, plain):
         "/away": "http://other.invalid/",
         "/file": "file:///etc/passwd",
         "/said/header/ours": "indexed",
+        "/copy/by-header": "/kept/by-header",
         "/list?sort=price": "/list?sort=date",
         "/missing/3": "404",
         "/data": "application/json",
@@ -148,15 +150,24 @@ def test_of_a_site_full_of_traps_exactly_its_pages_are_sent(clock, plain):
 
 
 @pytest.mark.slow
-def test_a_second_run_over_the_unchanged_site_changes_no_page(clock, plain):
+def test_a_second_run_over_the_unchanged_site_changes_no_page_and_is_answered_with_304(
+    clock, plain
+):
     memory = Memory()
     with serving_traps(clock) as site:
         first = versions(memory.of(Site(f"{site.root}/")))
-        site.connections = 0
+        asked, site.connections = len(site.requests), 0
         items = list(memory.of(Site(f"{site.root}/")))
         assert site.connections < 5
+        again = site.requests[asked:]
     assert versions(items) == first
     assert sent(site, items) == site.sendable
+    pages = [request for request in again if request.path in site.sendable | site.read]
+    unchanged = [request for request in pages if request.status == 304]
+    assert len(unchanged) / len(pages) > 0.9
+    # The rest has no validator, or a new one each time.
+    others = {each.path for each in pages if each.status == 200}
+    assert others == {"/busy"} | {f"/shop/{number}" for number in range(5)}
 
 
 @pytest.mark.slow
@@ -197,7 +208,7 @@ def test_the_memory_is_bounded_by_the_pages_that_are_read(clock, plain, monkeypa
 # Bounds -------------------------------------------------------------------------------------------
 
 
-def test_a_site_without_end_ends_by_time(small, clock, plain, monkeypatch):
+def test_a_site_without_end_ends_by_time_and_by_bytes(small, clock, plain, monkeypatch):
     small.makers["/"] = lambda path: Response(
         b"<p>%d<a href='%s1'>x</a>" % (len(path), path.encode())
     )
@@ -207,6 +218,10 @@ def test_a_site_without_end_ends_by_time(small, clock, plain, monkeypatch):
     assert "30 seconds" in last.reason
     assert last.partial
     assert len(pages) == 60  # two a second
+    monkeypatch.setattr(crawling, "_TOTAL_BYTES", 1000)
+    *pages, last = site.items()
+    assert "bytes" in last.reason
+    assert 20 < len(pages) < 60
 
 
 @pytest.mark.parametrize(
@@ -536,10 +551,11 @@ def test_include_and_exclude_say_what_is_read_and_sent(small, plain):
 TRAVEL = "<main><h1>Travel</h1><p>" + "Expenses are refunded within a month. " * 20 + "</main>"
 
 
-def test_an_extractor_that_is_installed_later_changes_no_page(small, monkeypatch):
+@pytest.mark.parametrize("validators", [True, False])
+def test_an_extractor_that_is_installed_later_changes_no_page(small, monkeypatch, validators):
     pytest.importorskip("trafilatura")
     memory = Memory()
-    small.responses["/"] = Response(TRAVEL.encode())
+    small.responses["/"] = Response(TRAVEL.encode(), validators=validators)
     with monkeypatch.context() as without:
         without.setattr(html, "_has_trafilatura", lambda: False)
         (first,) = memory.of(Site(f"{small.root}/"))
@@ -567,6 +583,15 @@ def test_an_extractor_that_is_gone_is_missed_and_no_page_counts_as_changed(small
     )
 
 
+def test_what_a_304_says_of_robots_counts(small, plain):
+    memory = Memory()
+    small.page("/", "/a")
+    small.page("/a")
+    assert len(versions(memory.of(Site(f"{small.root}/")))) == 2
+    small.responses["/"].headers["X-Robots-Tag"] = "none"
+    assert versions(memory.of(Site(f"{small.root}/"))) == {}
+
+
 # What a page is -----------------------------------------------------------------------------------
 
 
@@ -584,6 +609,13 @@ def test_a_page_keeps_its_place_before_its_copies_whatever_links_come_first(smal
     small.page("/a", like="/a")
     small.page("/b", like="/b")
     assert sent(small, memory.of(site)) == {"/", "/a", "/b"}
+
+
+def test_two_pages_that_each_call_the_other_one_canonical_are_one(small, plain):
+    for path, other in (("/a", "/b"), ("/b", "/a")):
+        small.page(path, like="/a", head=f"<link rel=canonical href={other}>")
+    small.page("/", "/a", "/b")
+    assert len(sent(small, Site(f"{small.root}/").items())) == 2
 
 
 def test_a_chain_of_copies_ends_and_what_a_copy_links_to_is_found(small, plain):
@@ -632,7 +664,41 @@ def test_a_page_of_the_day_is_sent_each_day(small, plain):
     assert len(set(seen)) == 4
 
 
-def test_what_a_page_that_fails_links_to_is_found_as_long_as_it_is_there(small, plain):
+# What a server says without sending the page ------------------------------------------------------
+
+
+@pytest.fixture
+def day(monkeypatch):
+    """Moves the clock on by so many days."""
+    now = [1_800_000_000.0]
+    for module in (reading, crawling):
+        monkeypatch.setattr(module.time, "time", lambda: now[0])
+
+    def moved(days=1.0):
+        now[0] += days * 86_400
+
+    return moved
+
+
+def test_a_server_that_calls_a_new_page_unchanged_is_believed_for_a_week_and_never_again(
+    small, plain, day, caplog
+):
+    memory, site = Memory(), Site(f"{small.root}/", sitemaps=False)
+    small.responses["/"] = Response(b"<p>Open at six.", tag='"template"')
+    seen = [versions(memory.of(site))]
+    for text in (b"<p>Open at seven.", b"<p>Open at eight."):
+        small.responses["/"].body = text
+        for _ in range(8):
+            day()
+            seen.append(versions(memory.of(site)))
+    assert seen[0] == seen[1] != seen[8] != seen[9]
+    assert "and it is not" in caplog.text
+    small.responses["/"] = Response(b"<p>Open at nine.", tag='"template"')
+    everything = Site(f"{small.root}/", sitemaps=False, reread=True)
+    assert versions(memory.of(everything)) != seen[-1]
+
+
+def test_what_a_quiet_page_links_to_is_found_as_long_as_it_is_there(small, plain, day):
     memory, site = Memory(), Site(f"{small.root}/", sitemaps=False)
     small.page("/", "/list")
     small.page("/list", "/a", "/moved")
@@ -640,8 +706,9 @@ def test_what_a_page_that_fails_links_to_is_found_as_long_as_it_is_there(small, 
     small.redirect("/moved", "/b")
     small.page("/b")
     every = {"/", "/list", "/a", "/b"}
-    for _ in range(2):
+    for _ in range(3):
         assert sent(small, memory.of(site)) == every
+        day()
     del small.responses["/b"]
     small.responses["/list"].status = 503
     with no_waiting():
@@ -649,14 +716,19 @@ def test_what_a_page_that_fails_links_to_is_found_as_long_as_it_is_there(small, 
     assert sent(small, found) == {"/", "/a"}  # what it linked to is looked for all the same
     assert {item.name.removeprefix(small.root): item.gone for item in found if item.name[-1] in "tb"
     } == {"/list": "unread", "/b": "404"}  # fmt: skip
+    small.responses["/list"].status = 200
+    small.page("/list", "/a", "/new")
+    small.page("/new")
+    assert sent(small, memory.of(site)) == {"/", "/list", "/a", "/new"}
 
 
-def test_a_page_that_failed_and_is_not_known_is_looked_for_in_the_next_run(small, plain):
+def test_a_page_that_failed_and_is_not_known_is_looked_for_in_the_next_run(small, plain, day):
     memory, site = Memory(), Site(f"{small.root}/", sitemaps=False)
     small.page("/", "/new")
     small.responses["/new"] = Response(b"", 500)
     assert sent(small, memory.of(site)) == {"/"}
     small.page("/new")
+    day()
     assert sent(small, memory.of(site)) == {"/", "/new"}
 
 
@@ -679,7 +751,7 @@ def test_a_page_that_always_changes_is_named(small, plain, caplog):
         *({"url": one} for one in ("ftp://h.example/", "h.example")),
         *({"pages": one} for one in (0, True)),
         *({"rate": one} for one in (0, float("nan"))),
-        *({"ignore": "("}, {"depth": -1}),
+        *({"ignore": "("}, {"reread": 1}, {"depth": -1}),
         *({"headers": {"a b": "c"}}, {"include": 5}, {"exclude": [5]}),
         *({"allow_private": "no"}, {"sitemaps": 0}),
     ],
