@@ -1,6 +1,6 @@
 """The operator that settles items of unknown outcome."""
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack
 
 from airflow_knowledge_bot._compat import AirflowFailException
@@ -21,6 +21,7 @@ _NAMED = 20
 _LOGGED = 100
 _CHARACTERS = 300
 
+_COUNTED = ("settled", "unknown", "left")
 _SENT_LATER = "not created: %s (%s); the next run sends it"
 
 _OUTCOMES = {"": None, "list": None, "created": True, "not created": False, "not_created": False}
@@ -99,40 +100,32 @@ class KnowledgeBotResolveOperator(BaseOperator):
             ledger = ledger_of(self.ledger_conn_id)
         except ConfigurationError as error:
             raise AirflowFailException(f"{error} Nothing was settled.") from error
-        unknown = _unknown(ledger)
+        unknown = list(ledger.unknown()) if ledger.exists() else []
         self._log_unknown(unknown)
         if created is None:
-            return _summary(unknown, unknown, settled=0)
+            return _summary(unknown, unknown)
         if everything:
             wanted = {entry.id: None for entry in unknown}
-        settled, wrong = self._settle(ledger, wanted, unknown, created=created)
-        left = _unknown(ledger)
-        self.log.info("Settled %d of %d; %d are left.", settled, len(unknown), len(left))
+        wrong = self._settle(ledger, wanted, created=created)
+        result = _summary(unknown, list(ledger.unknown()))
+        self.log.info("Settled %d of %d; %d are left.", *map(result.get, _COUNTED))
         if wrong:
-            shown = " ".join(wrong[:_NAMED])
             raise AirflowFailException(
-                f"{settled} items were settled, and {len(wrong)} could not be: {shown}"
+                f"{result['settled']} items were settled, and {len(wrong)} could not be: "
+                f"{' '.join(wrong[:_NAMED])}"
             )
-        return _summary(unknown, left, settled=settled)
+        return result
 
     def _settle(
-        self,
-        ledger: "Ledger",
-        wanted: Mapping[str, str | None],
-        unknown: "Sequence[Entry]",
-        *,
-        created: bool,
-    ) -> tuple[int, list[str]]:
+        self, ledger: "Ledger", wanted: Mapping[str, str | None], *, created: bool
+    ) -> list[str]:
+        """Settle what can be, and return what is wrong with the others."""
         from knowledge_bot.ingest import LedgerError
 
-        open_ones = {name for entry in unknown for name in (entry.id, entry.key)}
-        already = _in_state(ledger, wanted.keys() - open_ones, created=created)
-        settled, wrong = 0, []
+        wrong = []
+        line = "created: %s (%s)" if created else _SENT_LATER
         for key, source in wanted.items():
             try:
-                if key in already:
-                    self.log.info("%s was already settled like this.", key)
-                    continue
                 source_id = source if created else None
                 entry = ledger.resolve(key, created=created, source_id=source_id)
             except LedgerError as error:
@@ -140,10 +133,8 @@ class KnowledgeBotResolveOperator(BaseOperator):
                     raise
                 wrong.append(f"{str(error).rstrip('. ')}.")
             else:
-                settled += 1
-                line = "created: %s (%s)" if created else _SENT_LATER
                 self.log.info(line, entry.name, entry.key)
-        return settled, wrong
+        return wrong
 
     def _log_unknown(self, unknown: "Sequence[Entry]") -> None:
         self.log.info("%d items are of unknown outcome.", len(unknown))
@@ -184,30 +175,10 @@ def _wanted(given: object) -> dict[str, str | None]:
     return {key: None for line in lines if (key := line.partition("\t")[0].strip())}
 
 
-def _unknown(ledger: "Ledger") -> "list[Entry]":
-    return list(ledger.unknown()) if ledger.exists() else []
-
-
-def _in_state(ledger: "Ledger", names: Set[str], *, created: bool) -> set[str]:
-    """Return those keys and ids that stand for exactly one item, settled in this way."""
-    from knowledge_bot.ingest import State
-
-    if not names or not ledger.exists():
-        return set()
-    wanted = State.CREATED if created else State.REFUSED
-    states: dict[str, list[State]] = {}
-    for entry in ledger.entries():
-        for name in names & {entry.id, entry.key}:
-            states.setdefault(name, []).append(entry.state)
-    return {name for name, found in states.items() if found == [wanted]}
-
-
-def _summary(
-    unknown: "Sequence[Entry]", left: "Sequence[Entry]", *, settled: int
-) -> dict[str, Any]:
+def _summary(unknown: "Sequence[Entry]", left: "Sequence[Entry]") -> dict[str, Any]:
     return {
         "unknown": len(unknown),
-        "settled": settled,
+        "settled": len(unknown) - len(left),
         "left": len(left),
         "items": [
             {

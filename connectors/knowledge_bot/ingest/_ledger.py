@@ -261,13 +261,15 @@ class Ledger:
             source_id: the source that was created, if it is known.
 
         Returns:
-            The entry as it is now.
+            The entry as it is now; also where it was so before.
 
         Raises:
-            LedgerError: there is no such item, there are several, or its outcome is not unknown.
+            LedgerError: there is no such item, there are several, or its outcome is another one.
         """
         with self._writing() as connection:
             entry = _single_entry(connection, key)
+            if entry.state == (State.CREATED if created else State.REFUSED):
+                return entry
             if entry.state != State.UNKNOWN:
                 raise LedgerError(f"{key!r} is {entry.state}, not unknown")
             (row,) = rows_where(connection, "id = ?", bytes.fromhex(entry.id))

@@ -165,7 +165,8 @@ def test_only_what_is_unknown_can_be_settled(filled):
     with pytest.raises(LedgerError, match="no item"):
         filled.resolve("nothing", created=True)
     with pytest.raises(LedgerError, match="created, not unknown"):
-        filled.resolve("t0", created=True)
+        filled.resolve("t0", created=False)
+    assert filled.resolve("t0", created=True).state == "created"  # as it was
 
 
 def test_a_key_of_several_items_is_settled_by_id(send, service, ledger):
