@@ -8,7 +8,7 @@ import pytest
 
 from knowledge_bot import AsyncClient, AuthenticationError, Client, ConfigurationError
 from knowledge_bot.checks import aaudit, audit
-from knowledge_bot.checks._sentences import Corpus, holds, sentences
+from knowledge_bot.checks._sentences import Corpus, holds
 from knowledge_bot.errors import KnowledgeBotError, ServerError
 from knowledge_bot.ingest import File, Skipped, Text, WebPage, ingest
 from knowledge_bot.origins import Folder
@@ -325,20 +325,6 @@ def test_an_origin_that_blocks_does_not_hold_up_who_interrupts_the_audit():
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("One sentence that is long enough to be\nasked for, over two lines.", 1),
-        ("---\ntitle: A title of front matter that is no sentence\n---\nShort. Text.", 0),
-        ("```\nsome_code = that(is, long, enough, to, be, a, sentence)\n```", 0),
-        ("- One thing is asked, long enough for it.\n- Another is asked, also long enough.", 2),
-        ("博物館は毎週土曜日の九時半に開館しますので、皆様のお越しをお待ちしております。", 1),
-    ],
-)
-def test_prose_is_cut_into_sentences(text, said):
-    assert len([one for one in sentences(text) if len(one) >= 30]) == said
-
-
-@pytest.mark.parametrize(
     ("sentence", "text", "held"),
     [
         ("The museum opens at half past nine.", "… The museum opens\nat half past nine. …", True),
@@ -359,14 +345,6 @@ def test_a_long_text_does_not_say_what_only_its_pieces_say():
     sentence = "Parent rules take precedence over global rules."
     pieces = "A parent rules here. They take part. Precedence is over. The overall global rules."
     assert not holds([pieces.replace(". ", f". {'Nothing of it is said here. ' * 9}")], sentence)
-
-
-def test_a_document_is_asked_for_by_what_no_other_says():
-    shared = "Copyright of this handbook is with the friends of the museum."
-    corpus = Corpus([f"{SAID['tools.md']}\n\n{shared}", f"{SAID['repair.md']}\n\n{shared}"])
-    asked = corpus.distinctive(f"{SAID['tools.md']}\n\n{shared}", 2)
-    assert shared not in asked
-    assert "chisel" in corpus.question(asked[0]) + corpus.question(asked[1])
 
 
 def test_pages_are_read_for_their_main_text_with_their_headers():

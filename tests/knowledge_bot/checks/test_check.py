@@ -17,7 +17,7 @@ from knowledge_bot.checks import CheckStop, Question, acheck, check
 from knowledge_bot.testing import no_waiting
 from refusals import refused
 from served import served
-from waiting import until, until_awaited
+from waiting import until_awaited
 
 OPEN = Question(ask="When do you open?", contains="9:30")
 LEADS = Question(ask="Who leads it?", contains="Mia")
@@ -321,15 +321,6 @@ with Client("key", sys.argv[1]) as client:
         running.send_signal(signal.SIGINT)
         assert running.communicate(timeout=20)[0] == "1 1 requested\n"
     assert running.returncode == 0
-
-
-def test_many_questions_leave_no_thread_behind(serve):
-    service = serve(bot_1=lambda asked: "At 9:30.")
-    many = [Question(ask=f"{number}?", contains="9:30") for number in range(300)]
-    threads = threading.active_count()
-    with Client("key", URL, transport=service.transport) as client:
-        assert check(client, "bot_1", many, concurrency=8).ok
-    assert until(lambda: threading.active_count() <= threads)
 
 
 async def test_it_runs_while_an_event_loop_does(serve):

@@ -3,14 +3,11 @@
 import unicodedata
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from in_process import OnAPort
-from knowledge_bot import Client, Message
-from knowledge_bot._answers import Answer, alike, folded
-from knowledge_bot.checks import Question, check
+from knowledge_bot import Message
+from knowledge_bot._answers import Answer
+from knowledge_bot.checks import Question
 from knowledge_bot.testing import NOT_FOUND
 
 HOURS = "We open on Saturday at 9:30.\n\nSources: hours.md, Prices, fees and fines.md"
@@ -118,28 +115,6 @@ def test_what_a_service_says_as_data_is_believed():
     )
 
 
-def test_the_embedded_services_answers_are_read():
-    """The one form of `Sources:`, and the refusal, written there and read here."""
-    with (
-        OnAPort(collections={"col_1": "House"}, bots={"bot_1": ["col_1"]}) as service,
-        Client(service.api_key, service.base_url) as client,
-    ):
-        client.create_text_source(
-            name="hours, old.md",
-            collections="col_1",
-            content="The library opens on Saturday at 9:30.",
-        )
-        opens = Question(
-            ask="When does the library open on Saturday?",
-            contains="9:30",
-            sources="hours, old.md",
-            refuses=False,
-        )
-        france = Question(ask="What is the capital of France?", refuses=True)
-        report = check(client, "bot_1", [opens, france], wait=20, interval=0.2)
-    assert report.ok, report
-
-
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
@@ -158,29 +133,6 @@ def test_a_question_that_cannot_be_asked_is_refused(fields, message):
     with pytest.raises(ValidationError) as caught:
         Question(**fields)
     assert message in str(caught.value)
-
-
-TEXTS = st.text(min_size=1, max_size=20)
-
-
-@settings(max_examples=40)
-@given(st.text(max_size=60), TEXTS)
-def test_plain_texts_are_judged_as_python_does(text, value):
-    answer = Answer(text)
-    exact = Question(ask="?", contains=value, case_sensitive=True)
-    assert (exact.unmet(answer) == "") == (alike(value) in alike(text))
-    any_case = Question(ask="?", contains=value)
-    assert (any_case.unmet(answer) == "") == (folded(value) in folded(text))
-    assert (Question(ask="?", excludes=value).unmet(answer) == "") == (any_case.unmet(answer) != "")
-
-
-@settings(max_examples=40)
-@given(st.text(alphabet="abc ,\n", max_size=30), st.lists(TEXTS, min_size=1, max_size=3))
-def test_every_source_that_is_named_is_found(words, names):
-    plain = [name.replace("\n", " ").strip() or "x" for name in names]
-    answer = Answer(f"{words or 'x'}\n\nSources: {', '.join(plain)}")
-    assert all(answer.names(name) for name in plain if "\n\nSources: " not in name)
-    assert answer.words == (words or "x")
 
 
 def test_a_question_is_a_value():

@@ -41,13 +41,6 @@ def test_a_program_gets_the_progress(program, answering, tmp_path):
     assert seen[1]["current"].startswith("https://h.example/")
 
 
-def test_no_more_items_a_second_are_sent_than_the_rate_allows(run, standing_in, tmp_path):
-    service = standing_in(collections=["col_1"])
-    begun = time.monotonic()
-    assert run("ingest", "urls", many(tmp_path, 6), "--rate", "5", *IN_ONE).exit_code == 0
-    assert (len(service.requests), time.monotonic() - begun >= 1) == (6, True)
-
-
 def slow(connection):
     time.sleep(0.3)
     answer(body=SOURCE)(connection)
@@ -77,35 +70,6 @@ def test_a_signal_lets_it_finish_what_is_under_way(program, run, answering, tmp_
     assert (summary["unknown"], summary["stopped"]) == (0, "requested")
     assert "Interrupted" in said
     assert run("ledger", "unknown").stdout == ""
-
-
-def test_two_signals_before_the_first_item_are_an_interruption_and_nothing_worse():
-    done = subprocess.run(
-        [sys.executable, "-c", _INTERRUPTED_AT_ONCE], capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "interrupted\n"
-    assert "Traceback" not in done.stderr
-
-
-_INTERRUPTED_AT_ONCE = """
-import asyncio, os, signal, time
-from knowledge_bot import Client
-from knowledge_bot.ingest import ingest
-
-begin = asyncio.events.new_event_loop
-
-def begin_late():
-    for _ in range(2):
-        os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(0.6)  # sooner, the second one would belong to the first
-    return begin()
-
-asyncio.events.new_event_loop = begin_late
-try:
-    ingest(Client("key", "http://127.0.0.1:9"), [], collections="col_1")
-except KeyboardInterrupt:
-    print("interrupted")
-"""
 
 
 @pytest.mark.timeout(60)

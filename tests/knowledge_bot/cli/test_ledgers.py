@@ -132,4 +132,4 @@ def test_a_ledger_moves_as_lines_of_json(run, send, tmp_path):
     for lines, ledger in ((exported, "new.db"), (exported[:-9], "other.db")):
         done = run("ledger", "import", "-", "--ledger", tmp_path / ledger, stdin=lines)
         assert done.exit_code == 1
-    assert not (tmp_path / "other.db").exists()
+    assert run("ledger", "status", "--ledger", tmp_path / "other.db").stdout == ""
