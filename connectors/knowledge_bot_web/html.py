@@ -8,7 +8,7 @@ lxml and trafilatura are loaded by whoever reads a page, in the process that rea
 
 import re
 from collections import Counter
-from typing import TYPE_CHECKING, Final, Union
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from lxml.html import HtmlElement
@@ -51,15 +51,11 @@ def parsed(page: str, *, deep: bool = False) -> "HtmlElement":
     return root
 
 
-def article(page: Union[str, "HtmlElement"], *, fast: bool = False) -> str:
-    """The text that trafilatura takes for a page's article; empty if it finds none.
-
-    The tree, if it is one, is not kept as it is; `fast` does without the other extractors that it
-    compares with.
-    """
+def article(page: str) -> str:
+    """The text that trafilatura takes for a page's article; empty if it finds none."""
     import trafilatura
 
-    return str(trafilatura.extract(page, include_comments=False, fast=fast) or "")
+    return str(trafilatura.extract(page, include_comments=False) or "")
 
 
 def main_texts(page: str, root: "HtmlElement") -> list[str]:

@@ -49,7 +49,7 @@ option | default | meaning
 --- | --- | ---
 --threads | 4 | how many folders are read at once
 --similarity | 0.95 | how alike photographs must be
---language [en|de] | | the language of the report
+--language en or de | | the language of the report
 
 ## Moving
 
@@ -99,7 +99,7 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client
         ("What does the scan write?", "report named report.html", "index.db"),
         ("What are the requirements?", "- Python 3.10\n- 200 MB of disk space", "frob stop"),
         ("What is the default of --similarity?", "--similarity | 0.95 |", "index.db"),
-        ("What is --language for?", "--language [en|de] |  | the language", "index.db"),
+        ("What is --language for?", "--language en or de |  | the language", "index.db"),
         ("What is Frobnicator?", "a tool that finds duplicate photographs", "index.db"),
         ("How do I move the index to another computer?", "   frob stop", "report.html"),
         ("Whom do I tell when I am sick?", "Petra Lund", "frob"),

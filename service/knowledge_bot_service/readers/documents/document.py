@@ -67,11 +67,6 @@ def addressed(block: Block) -> Block:
     )
 
 
-def unlinked(text: str) -> str:
-    """A text without the addresses that `linked` put into it."""
-    return _ADDRESS.sub("", text) if _OPEN in text else text
-
-
 _OUTSIDE: Final = ("http://", "https://", "mailto:")
 # A longer address is one for machines, in characters.
 _MAX_ADDRESS: Final = 300

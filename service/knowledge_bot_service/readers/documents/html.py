@@ -1,4 +1,4 @@
-"""Web pages: the article that trafilatura finds, or the text without its furniture."""
+"""Web pages: what they are about, without their furniture, which trafilatura knows by its names."""
 
 # Lists of words read best as words.
 # ruff: noqa: SIM905
@@ -6,24 +6,23 @@
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from itertools import groupby
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Final, cast
 from urllib.parse import urljoin
 
-from knowledge_bot_service.readers.analyzer.blocks import COLONS, Block, text_of
+from knowledge_bot_service.readers.analyzer.blocks import Block, text_of
 from knowledge_bot_service.readers.documents.document import (
     Columns,
     ExtractionError,
     ParsedDocument,
     joined_names,
     linked,
-    unlinked,
 )
 from knowledge_bot_service.readers.documents.text import decode
 from knowledge_bot_web.charsets import declared_in
-from knowledge_bot_web.html import INLINE, PageError, article, parsed
+from knowledge_bot_web.html import INLINE, PageError, parsed
 
 if TYPE_CHECKING:
+    from lxml.etree import XPath
     from lxml.etree import _Element as Element
     from lxml.html import HtmlElement
 
@@ -42,15 +41,7 @@ def read_html(file: IO[bytes], charset: str | None = None) -> ParsedDocument:
         raise ExtractionError(f"the page is larger than {_MAX_SIZE // 1024**2} MiB")
     root = _root(data, charset)
     title = root.findtext(".//title")
-    parts = list(_parts(root))
-    found = article(root, fast=True)
-    blocks = _article(parts, found)
-    told = text_of(blocks)
-    if _size(unlinked(told)) < _size(found) * _MIN_FOUND:
-        blocks = [Block("paragraph", line) for line in found.split("\n") if line.strip()]
-        told = found
-    if len(told) < _MIN_ARTICLE:
-        blocks = _main_part(root) or blocks
+    blocks = _content(root)
     if not blocks:
         scripted = next(root.iter("script"), None) is not None
         raise ExtractionError(
@@ -74,10 +65,10 @@ def _root(data: bytes, charset: str | None = None) -> "HtmlElement":
     return root
 
 
-# trafilatura took 32 s for a page of 10 MB.
+# Of a larger page the tree takes too much memory.
 _MAX_SIZE: Final = 5 * 1024 * 1024
 
-# Below this many characters, what trafilatura found is often not the article.
+# A part with fewer characters is often not what the page is about.
 _MIN_ARTICLE: Final = 250
 
 # A cell is in so many columns at most (HTML, section 4.9.11), and here in so many rows.
@@ -88,31 +79,15 @@ _NUMBER: Final = re.compile(r"\s*(\d{1,5})\s*", re.ASCII)
 _BLOCKS: Final = ("table", "pre", "ul", "ol", "dl")
 _MAX_CELL: Final = 200
 
-# An article's text is found again in the page, or taken as it is when less than this share is.
-_MIN_FOUND: Final = 0.7
-
-# Parts are known again by this many characters of their beginning.
-_KEY: Final = 24
-_LINES: Final = 4
-
-# A larger page's parts are looked for at the beginnings of lines alone: characters times parts.
-_MAX_SEARCHED: Final = 10**9
-
-# These are the article's where its paragraphs are around them.
-_AMONG: Final = frozenset({"heading", "code", "row"})
-
 # What generators of documentation put behind a heading.
 _PERMALINKS: Final = " ¶#🔗\uf0c1"
-
-_NO_WORD: Final = re.compile(r"[\W_]+")
 
 _FURNITURE: Final = frozenset(
     "button footer form head header iframe nav noscript script select style svg template".split()
 )
 _LISTS: Final = frozenset({"ul", "ol", "menu"})
 _HEADINGS: Final = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
-# trafilatura drops the words in some of these, and breaks the line at others.
-_MISREAD: Final = "label maction math mfrac mi mn mo mrow mstyle msub msup mtext q time".split()
+_MATH: Final = "maction math mfrac mi mn mo mrow mstyle msub msup mtext".split()
 _CONTROLS: Final = "button input select textarea".split()
 # Characters of text for each control, below which a form is one to be filled in and no more.
 _MIN_PER_CONTROL: Final = 40
@@ -128,15 +103,13 @@ _STRUCK: Final = "del s strike".split()
 
 
 def _prepare(root: "HtmlElement") -> None:
-    """Leave what a visitor reads, in tags that trafilatura neither drops nor takes for a break."""
+    """Leave what a visitor reads."""
     from lxml import etree
 
     base = root.find(".//base[@href]")
     own = root.find(".//link[@rel='canonical'][@href]") if base is None else base
     if own is not None and own.get("href", "").startswith(("http://", "https://")):
         root.getroottree().docinfo.URL = own.get("href")
-    for summary in root.iter("summary"):
-        summary.tag = "p"
     _open(root)
     for part in [*root.iter("header", "form")]:
         is_inside = next(part.iterancestors("main", "article", "section"), None) is not None
@@ -147,7 +120,7 @@ def _prepare(root: "HtmlElement") -> None:
             link.get("href", "#")[:1] == "#" for link in (*note.iter("a"), *note.iterancestors("a"))
         ):
             note.drop_tree()
-    etree.strip_tags(root, "details", *_MISREAD)
+    etree.strip_tags(root, *_MATH)
     etree.strip_elements(root, "nav", "footer", *_STRUCK, with_tail=False)
     for hidden in [
         one for one in root.xpath("descendant::*[@hidden or @style]") if _is_hidden(one)
@@ -171,6 +144,7 @@ def _open(root: "HtmlElement") -> None:
             panels = [following]
         if control.tag == "button" and (heading is not None or panels):
             control.tag = "p" if heading is None else "span"
+            _show(control)
         for panel in panels:
             _show(panel)
     for panel in root.xpath("descendant::*[@role='tabpanel']"):
@@ -178,7 +152,7 @@ def _open(root: "HtmlElement") -> None:
 
 
 def _show(panel: "Element") -> None:
-    for name in ("hidden", "style"):
+    for name in ("aria-hidden", "class", "hidden", "style"):
         panel.attrib.pop(name, "")
     if panel.tag == "dialog":
         panel.tag = "div"
@@ -187,8 +161,8 @@ def _show(panel: "Element") -> None:
 def _is_told(form: "Element") -> bool:
     """Whether a form has more to say than what its controls are called."""
     controls = [one for one in form.iter(*_CONTROLS) if one.get("type") != "hidden"]
-    named = sum(_size(_words(one)) for one in form.iter("label", "option", "button", "legend"))
-    return _size(_words(form)) - named > max(_MIN_FORM, len(controls) * _MIN_PER_CONTROL)
+    named = sum(len(_words(one)) for one in form.iter("label", "option", "button", "legend"))
+    return len(_words(form)) - named > max(_MIN_FORM, len(controls) * _MIN_PER_CONTROL)
 
 
 def _is_hidden(element: "Element") -> bool:
@@ -200,6 +174,36 @@ def _is_hidden(element: "Element") -> bool:
     )
 
 
+def _content(root: "HtmlElement") -> list[Block]:
+    """The blocks of what a page is about.
+
+    The names of classes and the like say what that is, and what is furniture. A part with less than
+    half of what the page has without furniture is not it, and what leaves too little is not asked.
+    """
+    from trafilatura import xpaths
+
+    whole = _main_part(root)
+    for expression in (*xpaths.REMOVE_COMMENTS_AND_LISTS_XPATH, *xpaths.OVERALL_DISCARD_XPATH):
+        for part in _parts_by(expression, root):
+            # A section is called after its heading, which may be "Menus".
+            is_section = part.tag == "section" or "section" in part.get("class", "").split()
+            if not is_section and part.getparent() is not None:
+                part.drop_tree()
+    cleaned = _main_part(root)
+    size = len(text_of(cleaned))
+    for part in (
+        one for expression in xpaths.BODY_XPATH for one in _parts_by(expression, root)[:1]
+    ):
+        blocks = [*_parts(part)]
+        if len(text_of(blocks)) >= max(_MIN_ARTICLE, size / 2):
+            return blocks
+    return cleaned if size >= _MIN_ARTICLE else whole
+
+
+def _parts_by(expression: "XPath", root: "HtmlElement") -> "list[HtmlElement]":
+    return cast("list[HtmlElement]", expression(root))
+
+
 def _main_part(root: "Element") -> list[Block]:
     """The page's main part, without navigation, headers, footers and forms."""
     for tag in ("main", "article", "body"):
@@ -208,85 +212,6 @@ def _main_part(root: "Element") -> list[Block]:
         if blocks := [block for element in found for block in _parts(element)]:
             return blocks
     return []
-
-
-def _article(parts: Sequence[Block], article: str) -> list[Block]:
-    """Those parts that are in an article's text, and the headings, code and tables among them.
-
-    trafilatura knows what a page's article is, but leaves out headings, and the lines of code.
-    """
-    lines = [line.removeprefix("- ") for line in article.split("\n") if line.strip()]
-    keys = {_key(line) for line in lines}
-    # A paragraph keeps the lines of the page's source there, and the first may be a short one.
-    keys |= {_key(" ".join(lines[number : number + _LINES])) for number in range(len(lines))}
-    squeezed = _squeezed(article)
-    # trafilatura puts what follows code into the code's last line.
-    is_searched = len(squeezed) * len(parts) < _MAX_SEARCHED
-    there = [
-        not keys.isdisjoint(_keys(part))
-        or (is_searched and part.kind == "paragraph" and _begins_in(squeezed, part.text))
-        for part in parts
-    ]
-    if not any(there):
-        return []
-    # A list is there as a whole: trafilatura writes an item with code in it in its own way.
-    for is_list, run in groupby(range(len(parts)), key=lambda number: parts[number].is_listed):
-        items = list(run)
-        if is_list and any(there[number] for number in items):
-            there[items[0] : items[-1] + 1] = [True] * len(items)
-    first = there.index(True)
-    last = len(there) - there[::-1].index(True)
-    # What is above the first paragraph, after the page's furniture, is the article's too, and so is
-    # code or a table below the last one, with its headings.
-    while first and _is_among(parts[first - 1]):
-        first -= 1
-    # A list there may be a menu, but not one that the last paragraph introduces.
-    if parts[last - 1].text.endswith(COLONS):
-        last = next((at for at in range(last, len(parts)) if not parts[at].is_listed), len(parts))
-    below = next((at for at in range(last, len(parts)) if not _is_among(parts[at])), len(parts))
-    while below > last and parts[below - 1].kind == "heading":
-        below -= 1
-    last = below
-    # Lists between paragraphs, and paragraphs beside code, are the article's, which trafilatura
-    # leaves out of plain pages.
-    return [
-        parts[at]
-        for at in range(first, last)
-        if there[at]
-        or _is_among(parts[at])
-        or parts[at].is_listed
-        or "code" in {one.kind for one in parts[max(first, at - 1) : min(at + 2, last)]}
-    ]
-
-
-def _is_among(part: Block) -> bool:
-    return part.kind in _AMONG and not part.is_listed
-
-
-def _size(text: str) -> int:
-    """How many characters of words a text has."""
-    return len(_NO_WORD.sub("", text))
-
-
-def _keys(part: Block) -> set[str]:
-    """What a part is known by: its beginning, or that of what is told after a term."""
-    texts = [part.text or "".join(part.cells)]
-    if part.kind == "item":
-        texts.append(part.text.partition(": ")[2])
-    return {_key(text) for text in texts}
-
-
-def _key(text: str) -> str:
-    return _squeezed(text)[:_KEY]
-
-
-def _begins_in(squeezed: str, text: str) -> bool:
-    key = _key(text)
-    return len(key) == _KEY and key in squeezed
-
-
-def _squeezed(text: str) -> str:
-    return "".join(unlinked(text).replace("|", " ").split())
 
 
 def _parts(root: "Element") -> Iterator[Block]:
