@@ -7,16 +7,20 @@ under the same key. A key should stay the same when the content changes.
 import hashlib
 import os
 from collections.abc import Callable
+from concurrent.futures import wait
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, SecretStr
 
 from knowledge_bot._endpoints import Collections, Headers, collection_ids, header_list
 from knowledge_bot._json import storable
+from knowledge_bot._threads import begun
 from knowledge_bot._words import holds_login
 
 _PIECE = 1024 * 1024
 
+# Seconds that a piece is waited for, once or twice.
+_PATIENCE = 30.0
 _UNSAID = bytes(8)
 
 
@@ -185,7 +189,7 @@ class File(_Item):
         """Read the content and return its SHA-256; of an object of blanks, that of nothing.
 
         Raises:
-            OSError: it cannot be read.
+            OSError: it cannot be read, or what `open` returned gives nothing for a minute.
         """
         if self.open is None:
             with open(self.path, "rb") as stream:  # noqa: PTH123 - as for `path`
@@ -194,12 +198,25 @@ class File(_Item):
 
 
 def _digest_of(opened: Callable[[], BinaryIO]) -> bytes:
-    found, blank = hashlib.sha256(), True
-    with opened() as stream:
-        while piece := stream.read(_PIECE):
-            found.update(piece)
-            blank = blank and not piece.strip()
-    return (hashlib.sha256() if blank else found).digest()
+    """Return the SHA-256 of what is opened, which may be a pipe that gives nothing for ever."""
+    pieces = 0
+
+    def read() -> bytes:
+        nonlocal pieces
+        with opened() as stream:
+            found, blank = hashlib.sha256(), True
+            while piece := stream.read(_PIECE):
+                found.update(piece)
+                blank = blank and not piece.strip()
+                pieces += 1
+            return (hashlib.sha256() if blank else found).digest()
+
+    reading, before = begun("hash", read), -1
+    while not wait([reading], _PATIENCE).done:
+        if pieces == before:
+            raise TimeoutError(f"it gave nothing for {_PATIENCE:g} s")
+        before = pieces
+    return reading.result()
 
 
 Item: TypeAlias = File | Text | WebPage

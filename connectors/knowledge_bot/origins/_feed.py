@@ -1,8 +1,10 @@
-"""Pages of a feed: RSS, Atom and RDF."""
+"""Pages of a feed: RSS, Atom, RDF and JSON Feed."""
 
 import io
+import json
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import urljoin
 
 from knowledge_bot.ingest._items import WebPage
 from knowledge_bot.ingest._listings import Skipped
@@ -33,6 +35,8 @@ def feed_pages(address: str, *, allow_private: bool) -> Iterator[WebPage | Skipp
 
 def _entries(content: bytes, address: str) -> list[dict[str, Any]]:
     """The entries of a feed, by feedparser's names."""
+    if content.lstrip().startswith(b"{"):
+        return list(_entries_of_json(content, address))
     import feedparser  # type: ignore[import-untyped] # ships no types
     from defusedxml import DefusedXmlException  # type: ignore[import-untyped] # ships no types
     from defusedxml.ElementTree import (  # type: ignore[import-untyped] # ships no types
@@ -52,3 +56,27 @@ def _entries(content: bytes, address: str) -> list[dict[str, Any]]:
         raise UnreadableError("it is neither RSS nor Atom")
     # As plain ones, which do not warn of fields that were renamed.
     return [dict(entry) for entry in feed.entries]
+
+
+def _entries_of_json(content: bytes, address: str) -> Iterator[dict[str, Any]]:
+    """The entries of a JSON Feed (jsonfeed.org, version 1.1)."""
+    try:
+        feed = json.loads(content)
+    except (ValueError, RecursionError):
+        feed = {}
+    if "jsonfeed.org/version/" not in str(feed.get("version")):
+        raise UnreadableError("it is neither RSS nor Atom, nor a JSON Feed")
+    for item in feed.get("items") or ():
+        if isinstance(item, dict):
+            told = {name: str(item.get(name) or "") for name in _NAMES.values()}
+            entry = {ours: told[theirs] for ours, theirs in _NAMES.items()}
+            yield entry | {"link": entry["link"] and urljoin(address, entry["link"])}
+
+
+_NAMES = {
+    "id": "id",
+    "link": "url",
+    "title": "title",
+    "updated": "date_modified",
+    "published": "date_published",
+}

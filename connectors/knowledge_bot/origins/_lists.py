@@ -213,7 +213,7 @@ class Sitemap(_ListedPages):
 
 @dataclass(frozen=True)
 class Feed(_ListedPages):
-    """The pages that a feed links to (RSS, Atom or RDF), in its order.
+    """The pages that a feed links to (RSS, Atom, RDF or JSON Feed), in its order.
 
     A page is named by its title. The feed is fetched without the API key. One over 50 MiB, or with
     entity declarations, is not read. Its old entries are not gone.

@@ -161,6 +161,15 @@ def test_an_object_is_uploaded_under_the_last_part_of_its_address(send, service,
     assert (first, second) == ("march.txt", "Tides of March")
 
 
+def test_a_pipe_that_gives_nothing_holds_up_no_run(send, ledger, monkeypatch):
+    monkeypatch.setattr("knowledge_bot.ingest._items._PATIENCE", 0.1)
+    reading, writing = os.pipe()
+    idle = File(path="bucket/idle.txt", open=lambda: os.fdopen(reading, "rb", 0))
+    report = send([idle, Stored(b"The tide.").item(None)], ledger=ledger)
+    os.close(writing)
+    assert (report.created, report.invalid) == (1, 1)
+
+
 def test_a_named_folder_is_the_same_folder_where_it_is_mounted_elsewhere(
     send, service, ledger, tmp_path
 ):

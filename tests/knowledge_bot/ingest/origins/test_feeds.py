@@ -1,5 +1,7 @@
 """Feeds: RSS and Atom, broken and hostile ones."""
 
+import json
+
 import pytest
 
 from knowledge_bot.ingest import (
@@ -38,6 +40,19 @@ def test_an_atom_feed_yields_its_pages_with_absolute_addresses(web):
     assert page == WebPage(name="A", url=web.url("/a"), version="2026-01-05T10:00:00Z")
 
 
+def test_a_json_feed_yields_its_pages(web):
+    items = [
+        {"id": "1", "url": "/1", "title": "One", "date_modified": "2026-01-05T10:00:00Z"},
+        {"id": "2", "content_text": "No link"},
+        "no entry",
+    ]
+    feed = {"version": "https://jsonfeed.org/version/1.1", "items": items}
+    web.answers["/feed.json"] = answer(json.dumps(feed).encode())
+    page, without_link = Feed(web.url("/feed.json")).items()
+    assert page == WebPage(name="One", url=web.url("/1"), version="2026-01-05T10:00:00Z")
+    assert isinstance(without_link, Skipped)
+
+
 def test_a_feed_that_is_not_well_formed_is_read_all_the_same(tmp_path):
     path = tmp_path / "feed.xml"
     path.write_bytes(RSS.replace(b"&amp;", b"&"))
@@ -50,9 +65,10 @@ def test_a_feed_that_is_not_well_formed_is_read_all_the_same(tmp_path):
         (b"<html><body>Hello</body></html>", "neither RSS nor Atom"),
         (b'<!DOCTYPE z [<!ENTITY a "aa">]><rss version="2.0"/>', "declares entities"),
         (b"", "neither RSS nor Atom"),
-        (b'{"version": "1"}', "neither RSS nor Atom"),
+        (b'{"version": "1"}', "nor a JSON Feed"),
+        (b'{"a":' * 100_000, "nor a JSON Feed"),
     ],
-    ids=["page", "bomb", "nothing", "JSON"],
+    ids=["page", "bomb", "nothing", "other JSON", "JSON that nests"],
 )
 def test_what_is_no_feed_is_reported(web, body, said):
     web.answers["/feed"] = answer(body)
