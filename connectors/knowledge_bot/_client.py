@@ -47,10 +47,9 @@ from knowledge_bot._transports import (
     HTTPResponse,
     InjectedAsyncTransport,
     InjectedTransport,
+    ThisProcess,
     Transport,
     chain,
-    forks,
-    keep_for_ever,
     proxy_for,
     tls_on_demand,
 )
@@ -108,17 +107,17 @@ class _HttpcoreOnDemand:
         self._made: dict[int, Transport] = {}  # by how often the process was forked
 
     def send(self, request: HTTPRequest) -> HTTPResponse:
-        return (self._made.get(forks()) or self.open()).send(request)
+        return (self._made.get(ThisProcess.forks) or self.open()).send(request)
 
     def open(self) -> Transport:
         from knowledge_bot._httpcore import HttpcoreTransport
 
-        keep_for_ever([*self._made.values()])
+        ThisProcess.inherited += self._made.values()
         # Threads that come at once all use the one that is kept first.
-        return self._made.setdefault(forks(), HttpcoreTransport(*self._arguments))
+        return self._made.setdefault(ThisProcess.forks, HttpcoreTransport(*self._arguments))
 
     def close(self) -> None:
-        if made := self._made.get(forks()):
+        if made := self._made.get(ThisProcess.forks):
             made.close()
 
 

@@ -36,18 +36,15 @@ class Announced:
     Attributes:
         extensions: what it announced at last, without `idempotency` once it has ignored a key;
             None: it has not been asked, or has not answered.
+        until: when it is asked again, on the monotonic clock: an hour after it answered, a moment
+            after it failed.
     """
 
     def __init__(self) -> None:
         self.extensions: Extensions | None = None
         self._ignores_keys = False
-        self._until = -math.inf
+        self.until = -math.inf
         self._warned = False
-
-    @property
-    def is_known(self) -> bool:
-        """Whether it need not be asked: it answered within the hour, or failed just now."""
-        return time.monotonic() < self._until
 
     def learn(self, header: str | None) -> None:
         """Remember the header of an answer to a ping."""
@@ -65,15 +62,15 @@ class Announced:
         if self._ignores_keys:
             found.pop("idempotency", None)
         self.extensions = MappingProxyType(found)
-        self._until = time.monotonic() + _REMEMBERED
+        self.until = time.monotonic() + _REMEMBERED
 
     def forget(self) -> None:
         """Ask again before the next call that needs to know."""
-        self._until = -math.inf
+        self.until = -math.inf
 
     def pause(self) -> None:
         """Let calls that can do without the answer go on without it for a while."""
-        self._until = time.monotonic() + _PAUSE
+        self.until = time.monotonic() + _PAUSE
 
     def give_up_keys(self) -> None:
         """Send no more keys to a service that ignored one."""

@@ -83,39 +83,12 @@ class _Network(httpcore.SyncBackend):
         return _WatchedConnection(super().connect_tcp(*args, **options))
 
 
-class WrappedStream(httpcore.NetworkStream):
-    """A connection that delegates to another one."""
-
-    def __init__(self, stream: httpcore.NetworkStream) -> None:
-        self._stream = stream
-
-    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        return self._stream.read(max_bytes, timeout)
-
-    def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        self._stream.write(buffer, timeout)
-
-    def close(self) -> None:
-        self._stream.close()
-
-    def start_tls(
-        self,
-        ssl_context: ssl.SSLContext,
-        server_hostname: str | None = None,
-        timeout: float | None = None,
-    ) -> httpcore.NetworkStream:
-        return self._stream.start_tls(ssl_context, server_hostname, timeout)
-
-    def get_extra_info(self, info: str) -> Any:
-        return self._stream.get_extra_info(info)
-
-
 # Bytes of an answer's head that are kept while a request is still being sent; httpcore reads longer
 # ones in the end.
 _LONGEST_HEAD = 64 * 1024
 
 
-class _WatchedConnection(WrappedStream):
+class _WatchedConnection(httpcore.NetworkStream):
     """A connection that stops sending a request once its answer is there (RFC 9112, section 9.3).
 
     After a failed write, httpcore goes on to read the answer. It bounds each read; here their sum
@@ -123,7 +96,7 @@ class _WatchedConnection(WrappedStream):
     """
 
     def __init__(self, stream: httpcore.NetworkStream) -> None:
-        super().__init__(stream)
+        self._stream = stream
         self._sending = False
         self._arrived = b""
         self._until = 0.0
@@ -137,14 +110,20 @@ class _WatchedConnection(WrappedStream):
             return arrived
         if (left := self._until - time.monotonic()) <= 0:
             raise httpcore.ReadTimeout("no whole answer in time")
-        return super().read(max_bytes, min(timeout, left))
+        return self._stream.read(max_bytes, min(timeout, left))
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         # Of a request without a body, the end is a write of nothing.
         if buffer and self._sending and self._is_answered():
             raise httpcore.WriteError("the answer came before the request was sent")
         self._sending = True
-        super().write(buffer, timeout)
+        self._stream.write(buffer, timeout)
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._stream.get_extra_info(info)
 
     def _is_answered(self) -> bool:
         if not self._stream.get_extra_info("is_readable"):
@@ -168,7 +147,7 @@ class _WatchedConnection(WrappedStream):
         server_hostname: str | None = None,
         timeout: float | None = None,
     ) -> httpcore.NetworkStream:
-        secured = super().start_tls(ssl_context, server_hostname, timeout)
+        secured = self._stream.start_tls(ssl_context, server_hostname, timeout)
         # Through an https:// proxy TLS runs inside TLS; readable data belongs to the outer layer.
         nested = self._stream.get_extra_info("ssl_object") is not None
         return secured if nested else _WatchedConnection(secured)

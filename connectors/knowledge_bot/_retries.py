@@ -143,8 +143,8 @@ def _ask(
     request: Request[Any], settings: Configuration, destination: Destination, announced: Announced
 ) -> Steps[None]:
     """Ask what the service announces, unless that is known, or no ping reaches it."""
-    is_known = announced.is_known and not (request.needs and announced.extensions is None)
-    if is_known or not settings.ping:
+    unanswered = request.needs and announced.extensions is None
+    if not settings.ping or (time.monotonic() < announced.until and not unanswered):
         return
     ping: Request[Any] = Request("GET", PING, read_pong)
     if not request.needs:

@@ -28,7 +28,7 @@ from collections.abc import (
 )
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from knowledge_bot.errors import ConfigurationError
@@ -305,31 +305,26 @@ def _unverified_context() -> ssl.SSLContext:
 # Forks --------------------------------------------------------------------------------------------
 
 
-class _Process:
-    """Counts the forks between this process and the first one."""
+class ThisProcess:
+    """What this process has of those that it was forked from.
 
-    forks = 0
-    # A child must not even garbage-collect what its parent had open: closing an event loop's socket
-    # there takes it out of the parent's selector, which both share.
-    kept: list[object] = []  # noqa: RUF012 - the process's own
+    Attributes:
+        forks: how many they are, of those that had loaded this module.
+        inherited: what they had open. A child must not even garbage-collect it: closing an event
+            loop's socket there takes it out of the parent's selector, which both share.
+    """
+
+    forks: ClassVar[int] = 0
+    inherited: ClassVar[list[object]] = []
 
     @classmethod
     def forked(cls) -> None:
+        """Count a fork, in the child."""
         cls.forks += 1
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_Process.forked)
-
-
-def forks() -> int:
-    """Return how often this process was forked from another one that had loaded this module."""
-    return _Process.forks
-
-
-def keep_for_ever(inherited: object) -> None:
-    """Keep an object of the parent process from ever being garbage-collected."""
-    _Process.kept.append(inherited)
+    os.register_at_fork(after_in_child=ThisProcess.forked)
 
 
 def chain(error: BaseException | None) -> Iterator[BaseException]:
@@ -363,7 +358,7 @@ class AiohttpTransport:
         _IN_USE.add(self)
 
     def _begin(self) -> None:
-        self._forks = forks()
+        self._forks = ThisProcess.forks
         self._sessions: dict[
             asyncio.AbstractEventLoop, tuple[Callable[..., Any], Any, AsyncGenerator[None, None]]
         ] = {}
@@ -467,12 +462,12 @@ class AiohttpTransport:
     def end(self) -> None:
         """Close the connections of loops that rest and that nobody has closed."""
         for loop, (_, _, keeper) in list(self._sessions.items()):
-            if self._forks == forks() and not loop.is_closed() and not loop.is_running():
+            if self._forks == ThisProcess.forks and not loop.is_closed() and not loop.is_running():
                 loop.run_until_complete(_finish(keeper))
 
     def _leave_inherited(self) -> None:
-        if self._forks != forks():
-            keep_for_ever(self._sessions)
+        if self._forks != ThisProcess.forks:
+            ThisProcess.inherited.append(self._sessions)
             self._begin()
 
     def _forget_closed_loops(self) -> None:

@@ -502,7 +502,7 @@ class Conversations:
         return said is not None and not said.startswith(self._whose)
 
     def _check_whose(self, head: Head | None) -> None:
-        if self._is_anothers(head):
+        if self.recognise is not None and self._is_anothers(head):
             raise ConfigurationError.of(
                 "conversation_id",
                 "there is no such conversation of this caller's. Nothing was sent",
@@ -555,7 +555,7 @@ def _anchor(messages: Sequence[Said], named: str | None) -> int:
 
 def _is_unchanged(messages: Sequence[Said], anchor: Place) -> bool:
     """Return whether messages up to the anchor are what was said, or the end of it."""
-    system, _ = _digests(messages)
+    system = [message.digest for message in messages if message.role == "system"]
     rest = iter(anchor.system)
     if anchor.turns is not None and not all(one in rest for one in system):
         return False  # not even a subsequence
