@@ -223,10 +223,9 @@ class KnowledgeBotCollection(ClientMixin):
 
         Raises:
             ConfigurationError: `ids` is no list of strings; nothing was deleted.
-            UnsupportedError: the service does not announce `sources` with `manage` to this key.
-            ConfigurationError: it does not announce `sync`, and there is no ledger.
+            UnsupportedError: the service does not announce `sync`, or `sources` with `manage` to
+                this key.
             KnowledgeBotError: the service did not delete one; the call may be repeated.
-            LedgerError: the ledger cannot be used, or does not know what became of a document.
         """
         if ids is None:
             raise ConfigurationError.of("ids", "name the documents to delete. Nothing was deleted")
@@ -234,7 +233,7 @@ class KnowledgeBotCollection(ClientMixin):
         given: Any = ids
         if isinstance(given, str) or not all(isinstance(one, str) for one in given):
             raise ConfigurationError.expected("ids", "a list of ids", ids, ". Nothing was deleted")
-        removed = remove(self._sync, self.ledger, self.collections, ids)
+        removed = remove(self._sync, self.collections, ids)
         return DeleteResponse(num_deleted=len(removed), succeeded=removed)
 
     async def adelete(self, ids: list[str] | None = None) -> DeleteResponse:

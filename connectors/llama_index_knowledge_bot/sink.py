@@ -208,12 +208,11 @@ class CollectionSink(TransformComponent):
         An id that is not known is fine; what is given again later is created again.
 
         Raises:
-            UnsupportedError: the service does not announce `sources` with `manage` to this key.
-            ConfigurationError: it does not announce `sync`, and there is no ledger.
+            UnsupportedError: the service does not announce `sync`, or `sources` with `manage` to
+                this key.
             KnowledgeBotError: the service did not delete it; the call may be repeated.
-            LedgerError: the ledger cannot be used, or does not know what became of the document.
         """
-        remove(self.clients.blocking, self.ledger, self.collections, [ref_doc_id])
+        remove(self.clients.blocking, self.collections, [ref_doc_id])
 
     async def adelete_ref_doc(self, ref_doc_id: str, **_: Any) -> None:
         """Delete as `delete_ref_doc` does, without blocking."""

@@ -17,7 +17,6 @@ from knowledge_bot import (
     PermissionDeniedError,
     UnsupportedError,
 )
-from knowledge_bot.ingest import IncompleteIngestionError, LedgerError
 from knowledge_bot.testing import MemoryService
 from langchain_knowledge_bot import KnowledgeBotCollection
 from numbering_bots import received
@@ -159,75 +158,42 @@ def delete(request):
     return run
 
 
-def in_memory(service, tmp_path=None):
-    """A collection of a service; without a folder it has no ledger."""
+def in_memory(service):
+    """A collection of a service, without a ledger."""
     return KnowledgeBotCollection(
         collections="col_default",
-        ledger=tmp_path and tmp_path / "ledger.db",
         client=Client(KEY, "https://service.test", transport=service.transport),
         async_client=AsyncClient(KEY, "https://service.test", transport=service.async_transport),
     )
 
 
-def test_documents_are_deleted_by_their_ids_with_what_they_superseded(delete, tmp_path):
-    service = MemoryService()
-    collection = in_memory(service, tmp_path)
-    collection.add_documents([Document("Opens at 9.", id="hours"), Document("Blue.", id="walls")])
-    collection.add_documents([Document("Opens at 8.", id="hours")])
-    assert (len(service.sources), len(list(collection.ledger.superseded()))) == (3, 1)
-    service = MemoryService(extensions={"sources"})  # the same one, updated over night
-    collection = in_memory(service, tmp_path)
-    found = delete(collection, ["hours", "never heard of", "hours"])
-    assert found == {"num_deleted": 1, "succeeded": ["hours"]}
-    assert [one.method for one in service.requests] == ["DELETE", "DELETE"]
-    assert [one.key for one in collection.ledger.entries()] == ["walls"]
-    assert list(collection.ledger.superseded()) == []
-    assert delete(collection, ["hours"])["num_deleted"] == 0
-
-
-def test_where_sources_cannot_be_deleted_nothing_is_sent(delete, tmp_path):
-    for service in (MemoryService(), MemoryService(extensions={"sources"})):
-        service.announcement = service.announcement.replace(";manage", "")
-        collection = in_memory(service, tmp_path)
-        collection.add_documents([Document("Opens at 9.", id="hours")])
-        sent = len(service.requests)
+def test_where_sources_cannot_be_deleted_nothing_is_sent(delete):
+    for extensions, manages in (((), True), ({"sources"}, True), ({"sources", "sync"}, False)):
+        service = MemoryService(extensions=extensions)
+        if not manages:
+            service.announcement = service.announcement.replace(";manage", "")
         with pytest.raises(UnsupportedError):
-            delete(collection, ["hours"])
-        assert (len(service.requests), len(service.sources)) == (sent, 1 - (sent == 0))
-        assert [one.key for one in collection.ledger.entries()] == ["hours"]
+            delete(in_memory(service), ["hours"])
+        assert service.requests == []
 
 
-def test_ids_must_be_named(delete, tmp_path):
-    collection = in_memory(MemoryService(extensions={"sources"}), tmp_path)
-    assert delete(collection, ["a"])["num_deleted"] == 0  # there is no ledger yet
+def test_ids_must_be_named(delete):
+    service = MemoryService(extensions={"sources", "sync"})
+    collection = in_memory(service)
     collection.add_documents([Document("Opens at 9.", id="a"), Document("Blue.", id="b")])
     for none in (None, "ab", [1]):
         with pytest.raises(ValueError, match="ids"):
             delete(collection, none)
-    assert len(list(collection.ledger.entries())) == 2
-
-
-def test_a_document_of_unknown_outcome_is_kept(delete, tmp_path):
-    service = MemoryService(extensions={"sources"})
-    collection = in_memory(service, tmp_path)
-    collection.add_documents([Document("Blue.", id="walls")])
-    service.lose_next_answer()
-    with pytest.raises(IncompleteIngestionError):
-        collection.add_documents([Document("Opens at 9.", id="hours")])
-    with pytest.raises(LedgerError):
-        delete(collection, ["walls", "hours"])
     assert len(service.sources) == 2
 
 
-def test_a_deletion_that_failed_may_be_repeated(delete, tmp_path):
-    service = MemoryService(extensions={"sources"})
-    collection = in_memory(service, tmp_path)
+def test_a_deletion_that_failed_may_be_repeated(delete):
+    service = MemoryService(extensions={"sources", "sync"})
+    collection = in_memory(service)
     collection.add_documents([Document(name, id=name) for name in ("a", "b", "c")])
-    service.fail_next(status=403)
+    service.fail_next(403, where=lambda request: request.method == "DELETE")
     with pytest.raises(PermissionDeniedError):
         delete(collection, ["a", "b", "c"])
-    assert (len(service.sources), len(list(collection.ledger.entries()))) == (3, 3)
-    collection.client.delete_source(service.sources[0]["id"])  # as a person would
     assert delete(collection, ["a", "b", "c"])["succeeded"] == ["a", "b", "c"]
     assert service.sources == []
 
@@ -246,9 +212,8 @@ def test_without_a_ledger_the_service_knows_what_it_has(add, delete):
     assert len(service.sources) == 3
 
 
-def test_a_service_that_keeps_no_book_needs_a_ledger(add, delete):
+def test_a_service_that_keeps_no_book_needs_a_ledger(add):
     service = MemoryService(extensions={"sources"})
-    for use in (lambda: add(in_memory(service), PAGES), lambda: delete(in_memory(service), ["a"])):
-        with refused("ledger"):
-            use()
+    with refused("ledger"):
+        add(in_memory(service), PAGES)
     assert service.requests == []

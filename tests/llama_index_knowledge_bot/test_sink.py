@@ -13,7 +13,7 @@ from llama_index.core.schema import Document, ImageDocument, TextNode
 from llama_index.core.storage.docstore import SimpleDocumentStore
 
 from calls import KEY
-from knowledge_bot import AsyncClient, Client
+from knowledge_bot import AsyncClient, Client, UnsupportedError
 from knowledge_bot.ingest import IncompleteIngestionError, Ledger
 from knowledge_bot.testing import MemoryService
 from llama_index_knowledge_bot import CollectionSink
@@ -255,19 +255,6 @@ def delete(request):
     return run
 
 
-def test_a_document_is_deleted_by_its_id_and_an_unknown_one_is_fine(delete, ledger):
-    service = MemoryService(collections=["col_1"], extensions={"sources"})
-    sink = sink_of(Client(KEY, "https://service.test", transport=service.transport), ledger)
-    delete(sink, "id of page 0")  # there is no ledger yet
-    sink(documents(NAMES[:2]))
-    delete(sink, "id of page 0")
-    delete(sink, "id of page 0")
-    assert [one["name"] for one in service.sources] == ["page 1"]
-    assert [entry.key for entry in ledger.entries()] == ["id of page 1"]
-    sink(documents(NAMES[:2]))
-    assert len(service.sources) == 2
-
-
 def test_without_a_ledger_the_service_knows_what_it_has(run, delete):
     service = MemoryService(collections=["col_1"], extensions={"sources", "sync"})
     client = Client(KEY, "https://service.test", transport=service.transport)
@@ -284,7 +271,7 @@ def test_without_a_ledger_the_service_knows_what_it_has(run, delete):
     assert [one["name"] for one in service.sources] == ["page 2"]
     with refused("ledger"):
         CollectionSink("col_1", client=plain_client()).sync(Reader(documents()))
-    with refused("ledger"):
+    with pytest.raises(UnsupportedError):
         delete(CollectionSink("col_1", client=plain_client()), "id of page 1")
 
 

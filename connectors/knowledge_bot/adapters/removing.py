@@ -1,4 +1,4 @@
-"""Deletes the sources of documents, whoever keeps the book of them."""
+"""Deletes the sources of documents, where the service keeps the book of them."""
 
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
@@ -6,43 +6,28 @@ from typing import TYPE_CHECKING
 from knowledge_bot._client import Client
 from knowledge_bot._extensions import check_announced
 from knowledge_bot._sync import bucket_of
-from knowledge_bot.errors import ConfigurationError, NotFoundError
+from knowledge_bot.errors import NotFoundError
 
 if TYPE_CHECKING:
-    from knowledge_bot.ingest import Ledger
     from knowledge_bot.models import SyncEntry
 
 
-def remove(
-    client: Client, ledger: "Ledger | None", collections: Iterable[str], keys: Iterable[str]
-) -> list[str]:
-    """Delete the sources of items, of whichever origin, and forget the items.
+def remove(client: Client, collections: Iterable[str], keys: Iterable[str]) -> list[str]:
+    """Delete the sources of items, of whichever origin.
 
     The collections are all those that the items were sent to.
 
     Returns:
-        The keys that were removed: those that the service or the ledger knew.
+        The keys that were removed: those that the service knew.
 
     Raises:
-        UnsupportedError: the service does not announce `sources` with `manage` to this key.
-        ConfigurationError: the service does not announce `sync`, and there is no ledger.
-        LedgerError: the ledger cannot be used, or does not know what became of an item when it was
-            sent last; in this case nothing was deleted.
+        UnsupportedError: the service does not announce `sync`, or `sources` with `manage` to this
+            key.
         KnowledgeBotError: the service did not delete a source; the items before it are removed.
     """
     wanted = list(dict.fromkeys(keys))
-    if "sync" not in client.extensions():
-        if ledger is None:
-            raise ConfigurationError.of(
-                "ledger",
-                f"{client.base_url} does not announce `sync`, so only a ledger knows which sources "
-                "these are. Nothing was deleted",
-            )
-        from knowledge_bot.ingest._ledger import remove as remove_by_ledger
-
-        return remove_by_ledger(client, ledger, collections, wanted)
-    needs = ("sources", "manage")
-    check_announced(needs, f"a deletion at {client.base_url}", client.extensions())
+    for needs in (("sync",), ("sources", "manage")):
+        check_announced(needs, f"a deletion at {client.base_url}", client.extensions())
     places, removed = {*collections}, set[str]()
     for entry in _entries(client, {*wanted}):
         try:

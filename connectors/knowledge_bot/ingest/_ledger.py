@@ -9,11 +9,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from knowledge_bot._database import Connection
-from knowledge_bot._endpoints import Collections, check_number, collection_ids
-from knowledge_bot._extensions import check_announced
+from knowledge_bot._endpoints import check_number
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest import _statements as sql
 from knowledge_bot.ingest._schema import LedgerDatabase, LedgerError, dead_runs
@@ -27,9 +26,6 @@ from knowledge_bot.ingest._store import (
     superseded_rows,
     write_rows,
 )
-
-if TYPE_CHECKING:
-    from knowledge_bot._client import Client
 
 _SETTLED_AS_MISSING = "a person found that the service does not have it"
 
@@ -201,27 +197,6 @@ class Ledger:
                 yield from entries_of(connection, "state = 'created'")
             else:  # by the index of what is not settled
                 yield from entries_of(connection, "state <> 'created' AND state = ?", str(state))
-
-    def of_keys(
-        self, keys: Iterable[str], *, service: str, collections: Collections
-    ) -> list[Entry]:
-        """Return the entries of keys, of any origin; one that the ledger does not know has none.
-
-        Args:
-            keys: the items' keys.
-            service: the base URL of the service that they were sent to.
-            collections: the collections that they were sent to, all of them.
-
-        Raises:
-            ConfigurationError: `keys` is a single text, or a collection is no id.
-        """
-        if isinstance(keys, str):
-            raise ConfigurationError.expected("keys", "several keys, as in a list", keys)
-        wanted, there = list(keys), tuple(sorted(collection_ids(collections)))
-        url = normalised_url(service)
-        with self._reading() as connection:
-            several = (_of_key(connection, key, url) for key in wanted)
-            return [one for found in several for one in found if one.collections == there]
 
     def unknown(self) -> Iterator[Entry]:
         """Yield the items whose outcome is unknown, claims of dead workers included."""
@@ -424,44 +399,6 @@ class Ledger:
                 yield connection
 
 
-def remove(
-    client: "Client", ledger: Ledger, collections: Iterable[str], keys: Iterable[str]
-) -> list[str]:
-    """Delete the sources of items, superseded ones included, and forget the items.
-
-    The collections are all those that the items were sent to.
-
-    Returns:
-        The keys that were removed: those that the ledger knew.
-
-    Raises:
-        UnsupportedError: the service does not announce `sources` with `manage` to this key.
-        LedgerError: the ledger cannot be used, or does not know what became of an item when it was
-            sent last; in this case nothing was deleted.
-        KnowledgeBotError: the service did not delete a source; the items before it are removed.
-    """
-    if not ledger.exists():
-        return []
-    entries = ledger.of_keys(keys, service=client.base_url, collections=collections)
-    unsettled = [one.key for one in entries if one.state in (State.UNKNOWN, State.CLAIMED)]
-    if unsettled:
-        raise LedgerError(
-            f"{', '.join(map(repr, unsettled[:10]))}: being sent right now, or of unknown outcome, "
-            "so nothing was deleted. Try again when the run has ended; what the ledger lists as "
-            "unknown then, a person settles"
-        )
-    sources = {(one.key, one.collections): [one.source_id] for one in entries}
-    for older in ledger.superseded(service=client.base_url):
-        sources.get((older.key, older.collections), []).append(older.source_id)
-    call = f"a deletion at {client.base_url}"
-    check_announced(("sources", "manage"), call, client.extensions())
-    for entry in entries:
-        for source_id in filter(None, sources[entry.key, entry.collections]):
-            client.delete_source(source_id)
-        ledger.forget(entry.id)
-    return [entry.key for entry in entries]
-
-
 def _made(kind: type[Ledger], address: str, wait: float) -> Ledger:
     return kind(address, wait=wait)
 
@@ -518,12 +455,12 @@ def _entry(row: Row, place: Sequence[str], collections: tuple[str, ...]) -> Entr
     )
 
 
-def _of_key(connection: Connection, key: str, service: str | None = None) -> list[Entry]:
-    """Return the entries of a key in every origin, or of an entry's id; those of one service."""
+def _of_key(connection: Connection, key: str) -> list[Entry]:
+    """Return the entries of a key in every origin, or of an entry's id."""
     if not isinstance(key, str):
         raise ConfigurationError.expected("key", "a text", key)
     origins = [place for _, *place in connection.rows(sql.ORIGINS)]
-    ids = [item_ids(at, name)(key) for at, name in origins if service in (None, at)]
+    ids = [item_ids(at, name)(key) for at, name in origins]
     if re.fullmatch("[0-9a-f]{32}", key):
         ids.append(bytes.fromhex(key))
     return entries_of(connection, "id {ids}", ids=ids) if ids else []

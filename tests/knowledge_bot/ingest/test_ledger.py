@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-import refusals
 from calls import KEY
 from knowledge_bot import Client
 from knowledge_bot.ingest import Ledger, LedgerError, Text, ingest
@@ -202,16 +201,6 @@ def test_a_result_that_comes_after_its_owner_was_taken_for_dead_counts(service, 
     assert fill(service, ledger, 1).created == 1
     (holding,) = ledger.status()
     assert (holding.created, holding.unknown) == (1, 0)
-
-
-def test_entries_are_found_by_their_keys_and_not_by_the_letters_of_one(service, ledger):
-    fill(service, ledger)
-    of = {"service": next(ledger.entries()).service, "collections": "col_1"}
-    assert [one.key for one in ledger.of_keys(["t0", "t2", "t9"], **of)] == ["t0", "t2"]
-    with refusals.refused("keys"):
-        ledger.of_keys("t0", **of)
-    with refusals.refused("collections"):
-        ledger.of_keys(["t0"], **{**of, "collections": "t0"})
 
 
 def test_a_note_is_kept_by_its_name_and_travels_with_an_export(service, ledger, tmp_path):
