@@ -153,7 +153,7 @@ def opened(folder: DataFolder) -> ServiceDatabase:
     try:
         database = ServiceDatabase(path)
         # This raises now if the disk is full.
-        database.write(_write_nothing_new).result()
+        database.run(_write_nothing_new)
         mark_used(folder.path)
     except (sqlite3.Error, OSError, StorageError) as error:
         if isinstance(storage_error(error), DiskFullError):

@@ -9,11 +9,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from knowledge_bot_service.config.refusals import log_storage_error, storage_error
 from knowledge_bot_service.store.schema import prepare
 
+P = ParamSpec("P")
 T = TypeVar("T")
 Operation = Callable[[sqlite3.Connection], T]
 
@@ -97,6 +98,15 @@ class ServiceDatabase:
             (self._background if background else self._clients).append(write)
             self._changed.notify()
         return write.future
+
+    def run(
+        self,
+        operation: Callable[Concatenate[sqlite3.Connection, P], T],
+        *values: P.args,
+        **more: P.kwargs,
+    ) -> T:
+        """Write with these values, and wait until that is durable; errors: `write`, its future."""
+        return self.write(lambda connection: operation(connection, *values, **more)).result()
 
     def reader(self) -> sqlite3.Connection:
         """The calling thread's own connection, for reading."""

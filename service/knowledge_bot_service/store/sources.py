@@ -188,9 +188,7 @@ class SourceStore:
 
     def __init__(self, database: ServiceDatabase, collections: Iterable[str]) -> None:
         self._database = database
-        self._collections = database.write(
-            lambda connection: _number_collections(connection, collections)
-        ).result()
+        self._collections = database.run(_number_collections, collections)
 
     def numbers_of(self, collections: Iterable[str]) -> tuple[int, ...]:
         """The integers that stand for collections inside the database and its index."""
@@ -276,59 +274,13 @@ class SourceStore:
 
         return self._database.write(delete)
 
-    def recover(self) -> list[Unfinished]:
-        """Take up what an earlier process left: call once, before any worker runs.
 
-        What was `processing` becomes `pending` again, or `failed` when it was being read the last
-        `MAX_ATTEMPTS` times.
-
-        Returns:
-            The unfinished sources, oldest first.
-        """
-        return self._database.write(_recover).result()
-
-    def claim(self, public_id: str) -> ReadingJob | None:
-        """Take a source to work on it; None when it is ready, failed or gone."""
-        return self._database.write(lambda connection: _claim(connection, public_id)).result()
-
-    def jobs(self, public_ids: Iterable[str]) -> list[ReadingJob]:
-        """What is to be done for sources; leaves out those that are ready, failed or gone.
-
-        They stay pending, which costs the disk nothing. Call it for what is done in a moment.
-        """
-        connection = self._database.reader()
-        return [job for public_id in public_ids if (job := _job(connection, public_id))]
-
-    def requeue(self, source: int, cause: str) -> str:
-        """Count an attempt that broke off: `pending` again, or `failed` after `MAX_ATTEMPTS`.
-
-        The `cause` is for the person who added the source.
-
-        Returns:
-            The new status; `deleted` when the source is no longer there to be worked on.
-        """
-        return self._database.write(lambda connection: _requeue(connection, source, cause)).result()
-
-    def release_claims(self) -> None:
-        """Make what is `processing` pending without counting an attempt: the service stops."""
-        self._database.write(
-            lambda connection: connection.execute(
-                "UPDATE source SET status = 'pending' WHERE status = 'processing'"
-            )
-        ).result()
-
-    def fail(self, source: int, reason: str) -> None:
-        """Give a source up; `reason` is for the person who added it."""
-        self._database.write(
-            lambda connection: _finish(connection, source, "failed", reason)
-        ).result()
-
-    def unfinished_files(self) -> set[str]:
-        """The names of the files that unfinished sources still need."""
-        rows = self._database.reader().execute(
-            "SELECT json_extract(material, '$.file') AS file FROM job WHERE file IS NOT NULL"
-        )
-        return {row["file"] for row in rows}
+def unfinished_files(connection: sqlite3.Connection) -> set[str]:
+    """The names of the files that unfinished sources still need."""
+    rows = connection.execute(
+        "SELECT json_extract(material, '$.file') AS file FROM job WHERE file IS NOT NULL"
+    )
+    return {row["file"] for row in rows}
 
 
 def read_source_states(connection: sqlite3.Connection) -> list[SourceState]:
@@ -411,7 +363,7 @@ def finish_ready(
         "UPDATE source SET title = ?, warnings = ?, ready_at = ? WHERE id = ?",
         (title, json.dumps(warnings), now(), source),
     )
-    _finish(connection, source, "ready", None)
+    finish(connection, source, "ready")
 
 
 def collections_of(connection: sqlite3.Connection, source: int) -> tuple[int, ...]:
@@ -498,14 +450,22 @@ def _leave_to_removal(connection: sqlite3.Connection, source: int) -> None:
     )
 
 
-def _recover(connection: sqlite3.Connection) -> list[Unfinished]:
+def recover(connection: sqlite3.Connection) -> list[Unfinished]:
+    """Take up what an earlier process left: call once, before any worker runs.
+
+    What was `processing` becomes `pending` again, or `failed` when it was being read the last
+    `MAX_ATTEMPTS` times.
+
+    Returns:
+        The unfinished sources, oldest first.
+    """
     interrupted = connection.execute(
         "SELECT id FROM source WHERE status = 'processing'"
         " AND NOT EXISTS (SELECT 1 FROM passage WHERE passage.source = source.id)"
     ).fetchall()
     for row in interrupted:
-        _requeue(connection, row["id"], "the service died each time while it was read")
-    connection.execute("UPDATE source SET status = 'pending' WHERE status = 'processing'")
+        requeue(connection, row["id"], "the service died each time while it was read")
+    release_claims(connection)
     rows = connection.execute(
         "SELECT id, public_id, length(json_extract(material, '$.content')) AS content_length,"
         " CASE kind WHEN 'webpage' THEN NULL ELSE json_extract(material, '$.file') END AS file"
@@ -523,15 +483,25 @@ def _recover(connection: sqlite3.Connection) -> list[Unfinished]:
     ]
 
 
-def _claim(connection: sqlite3.Connection, public_id: str) -> ReadingJob | None:
+def release_claims(connection: sqlite3.Connection) -> None:
+    """Make what is `processing` pending without counting an attempt: the service stops."""
+    connection.execute("UPDATE source SET status = 'pending' WHERE status = 'processing'")
+
+
+def claim(connection: sqlite3.Connection, public_id: str) -> ReadingJob | None:
+    """Take a source to work on it; None when it is ready, failed or gone."""
     connection.execute(
         "UPDATE source SET status = 'processing' WHERE public_id = ? AND status = 'pending'",
         (public_id,),
     )
-    return _job(connection, public_id)
+    return find_job(connection, public_id)
 
 
-def _job(connection: sqlite3.Connection, public_id: str) -> ReadingJob | None:
+def find_job(connection: sqlite3.Connection, public_id: str) -> ReadingJob | None:
+    """What is to be done for a source; None when it is ready, failed or gone.
+
+    It stays pending, which costs the disk nothing. Call it for what is done in a moment.
+    """
     row = connection.execute(
         "SELECT id, public_id, name, kind,"
         " (SELECT public_id FROM source AS older WHERE older.id = source.replaces) AS replaces,"
@@ -555,7 +525,14 @@ def _job(connection: sqlite3.Connection, public_id: str) -> ReadingJob | None:
     )
 
 
-def _requeue(connection: sqlite3.Connection, source: int, cause: str) -> str:
+def requeue(connection: sqlite3.Connection, source: int, cause: str) -> str:
+    """Count an attempt that broke off: `pending` again, or `failed` after `MAX_ATTEMPTS`.
+
+    The `cause` is for the person who added the source.
+
+    Returns:
+        The new status; `deleted` when the source is no longer there to be worked on.
+    """
     row = connection.execute(
         "UPDATE source SET status = 'pending', attempts = attempts + 1"
         " WHERE id = ? AND status IN ('pending', 'processing') RETURNING attempts",
@@ -566,11 +543,14 @@ def _requeue(connection: sqlite3.Connection, source: int, cause: str) -> str:
     attempts: int = row["attempts"]
     if attempts < MAX_ATTEMPTS:
         return "pending"
-    _finish(connection, source, "failed", f"given up after {attempts} attempts: {cause}")
+    finish(connection, source, "failed", f"given up after {attempts} attempts: {cause}")
     return "failed"
 
 
-def _finish(connection: sqlite3.Connection, source: int, status: str, reason: str | None) -> None:
+def finish(
+    connection: sqlite3.Connection, source: int, status: Status, reason: str | None = None
+) -> None:
+    """Make a source ready, or give it up; the `reason` is for the person who added it."""
     row = connection.execute(
         "SELECT replaces FROM source WHERE id = ? AND status IN ('pending', 'processing')",
         (source,),

@@ -62,6 +62,8 @@ from knowledge_bot_service.store.sources import (
     Material,
     SourceStore,
     StoredSource,
+    recover,
+    unfinished_files,
 )
 from knowledge_bot_service.work.backlog import Backlog
 from knowledge_bot_service.work.worker import SMALL, Workers
@@ -189,7 +191,6 @@ class KnowledgeBase:
         self._loop = asyncio.get_running_loop()
         self.workers = Workers(
             self._database,
-            self._store,
             folder=folder.material,
             policy=settings.fetch_policy,
             count=settings.workers,
@@ -219,8 +220,8 @@ class KnowledgeBase:
         return seen
 
     def __enter__(self) -> Self:
-        self._database.write(ask_again).result()
-        for source in self._store.recover():
+        self._database.run(ask_again)
+        for source in self._database.run(recover):
             size = source.content_length
             if source.file is not None:
                 size = _size_of(self._material / source.file)
@@ -558,7 +559,7 @@ class KnowledgeBase:
         return self._read_by[bot]
 
     def _remove_orphans(self) -> None:
-        needed = self._store.unfinished_files()
+        needed = unfinished_files(self._database.reader())
         for path in self._material.iterdir():
             if path.name in needed:
                 continue

@@ -29,10 +29,14 @@ from knowledge_bot_service.store.material import read_headers
 from knowledge_bot_service.store.sources import (
     Kind,
     ReadingJob,
-    SourceStore,
+    claim,
     collections_of,
+    find_job,
+    finish,
     finish_ready,
     is_wanted,
+    release_claims,
+    requeue,
 )
 from knowledge_bot_web.errors import FetchError
 from knowledge_bot_web.fetching import FetchPolicy, fetch
@@ -83,7 +87,6 @@ class Workers:
     def __init__(
         self,
         database: ServiceDatabase,
-        store: SourceStore,
         *,
         folder: Path,
         policy: FetchPolicy,
@@ -91,7 +94,6 @@ class Workers:
         on_done: Callable[[str], None],
     ) -> None:
         self._database = database
-        self._store = store
         self._folder = folder
         self._policy = policy
         self._on_done = on_done
@@ -135,7 +137,7 @@ class Workers:
             thread.join(max(0.0, deadline - time.monotonic()))
         # On a full disk nothing can be written; the next start does it.
         with contextlib.suppress(StorageError):
-            self._store.release_claims()
+            self._database.run(release_claims)
 
     def _run(self, lane: "_Lane", reader: DocumentReader) -> None:
         while not self._stopping.is_set():
@@ -166,9 +168,10 @@ class Workers:
     def _jobs(self, public_ids: list[str], lane: "_Lane") -> list[ReadingJob]:
         """What is to be done for sources that wait; those that are ready or gone are over."""
         if lane is self._small:
-            jobs = self._store.jobs(public_ids)
+            found = [find_job(self._database.reader(), public_id) for public_id in public_ids]
         else:
-            jobs = [job for public_id in public_ids if (job := self._store.claim(public_id))]
+            found = [self._database.run(claim, public_id) for public_id in public_ids]
+        jobs = [job for job in found if job is not None]
         for public_id in set(public_ids) - {job.public_id for job in jobs}:
             self._on_done(public_id)
         return jobs
@@ -221,7 +224,7 @@ class Workers:
             self._done(job)
 
     def _try_again(self, job: ReadingJob, lane: "_Lane", cause: str) -> None:
-        if self._store.requeue(job.source, cause) == "pending":
+        if self._database.run(requeue, job.source, cause) == "pending":
             lane.add(job.public_id, 0)
         else:
             self._done(job)
@@ -230,7 +233,7 @@ class Workers:
         reason = str(error)
         if isinstance(error, FetchError) and error.may_pass:
             reason += "; send it again later"
-        self._store.fail(job.source, reason)
+        self._database.run(finish, job.source, "failed", reason)
         _log.warning("%s failed: %s", job, reason)
         self._done(job)
 
