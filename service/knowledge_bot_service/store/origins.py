@@ -22,7 +22,7 @@ from knowledge_bot_service.store.idempotency import Done, find_done
 from knowledge_bot_service.store.sources import (
     IS_NEWEST,
     STANDING,
-    Settled,
+    Outcome,
     Status,
     collections_of,
     describe_source,
@@ -353,7 +353,7 @@ class Origins:
         name: str,
         numbers: Several[int],
         made_of: str,
-    ) -> Settled:
+    ) -> tuple[Outcome, int | None]:
         """Decide what becomes of a put and write its entry, in the transaction that accepts it.
 
         A source that is created has the place `new`. `numbers` are those of the collections, and
@@ -367,12 +367,12 @@ class Origins:
         if entry is None:
             place = _without_origin(connection, name, numbers, made_of)
             _insert(connection, origin, put, new if place is None else place)
-            return Settled("created" if place is None else "adopted", place)
+            return "created" if place is None else "adopted", place
         place = entry["place"]
         if entry["digest"] == put.digest and _form(entry["made_of"]) == _form(made_of):
             _update(connection, origin, put.key, put)
             describe_source(connection, place, name, numbers)
-            return Settled("unchanged", place)
+            return "unchanged", place
         if "expected" in put.model_fields_set and put.expected != entry["digest"]:
             raise RefusedRequestError(
                 HTTPStatus.PRECONDITION_FAILED,
@@ -381,7 +381,7 @@ class Origins:
                 f"expected, {entry['digest']}. Another run was faster; compare again.",
             )
         _update(connection, origin, put.key, put)
-        return Settled("replaced", place)
+        return "replaced", place
 
     def touch(
         self, origin: str, touches: Sequence[Touch], numbers: Sequence[Sequence[int] | None]

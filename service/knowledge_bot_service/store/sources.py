@@ -150,33 +150,11 @@ class StoredSource(BaseModel):
     origin: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Settled:
-    """What becomes of a source that is sent.
+Outcome = Literal["created", "adopted", "unchanged", "replaced"]
+"""What becomes of a source that is sent; of what is adopted or unchanged, nothing is read."""
 
-    Attributes:
-        outcome: `created`, `adopted`, `unchanged` or `replaced`; in the middle ones, nothing is
-            read.
-        place: that of the source that is there.
-    """
-
-    outcome: Literal["created", "adopted", "unchanged", "replaced"]
-    place: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Accepted:
-    """What became of a source that was sent.
-
-    Attributes:
-        outcome: as `Settled` has it.
-        id: the source's.
-        source: the source, if it is to be read.
-    """
-
-    outcome: str
-    id: str
-    source: StoredSource | None = None
+Accepted = tuple[Outcome, str, StoredSource | None]
+"""What became of a source that was sent, its id, and the source if it is to be read."""
 
 
 class SourceStore:
@@ -202,12 +180,13 @@ class SourceStore:
         public_id: str,
         made_of: str | None = None,
         quota: int | None = None,
-        settle: Callable[[sqlite3.Connection, int], Settled] | None = None,
+        settle: Callable[[sqlite3.Connection, int], tuple[Outcome, int | None]] | None = None,
         done: Done | None = None,
     ) -> Future[Accepted]:
         """Store a source, the work on it and the key of the request in one transaction.
 
-        What `settle` decides, which gets the place that a new source would have, is done in it. One
+        What `settle` decides, which gets the place that a new source would have, is done in it: the
+        outcome, and the place of the source that is there. One
         that replaces another takes the place and the id of that when it is ready, and until then
         has `public_id`. An earlier replacement that is not ready is dropped; a source that is not
         ready itself is given up for its replacement.
@@ -223,12 +202,12 @@ class SourceStore:
             number = connection.execute(
                 "SELECT coalesce(max(seq), 0) + 1 FROM sqlite_sequence WHERE name = 'source'"
             ).fetchone()[0]
-            settled = Settled("created") if settle is None else settle(connection, number)
+            outcome, place = ("created", None) if settle is None else settle(connection, number)
             replaced = None
-            if settled.place is not None:
-                replaced = _find_source(connection, "place = ?", settled.place)
-            if replaced is not None and settled.outcome in {"adopted", "unchanged"}:
-                return Accepted(settled.outcome, replaced["public_id"])
+            if place is not None:
+                replaced = _find_source(connection, "place = ?", place)
+            if replaced is not None and outcome in {"adopted", "unchanged"}:
+                return outcome, replaced["public_id"], None
             counts_already = replaced is not None and replaced["status"] != "failed"
             if quota is not None and not counts_already and _count_sources(connection) >= quota:
                 raise RefusedRequestError(
@@ -258,7 +237,7 @@ class SourceStore:
             if done is not None:
                 done.store(connection, source.created_at)
             accepted = source.model_copy(update=known)
-            return Accepted(settled.outcome, accepted.id, accepted)
+            return outcome, accepted.id, accepted
 
         return self._database.write(insert)
 

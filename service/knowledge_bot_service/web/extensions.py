@@ -31,7 +31,7 @@ from knowledge_bot_service.store.origins import (
     Put,
     Sums,
 )
-from knowledge_bot_service.store.sources import StoredSource
+from knowledge_bot_service.store.sources import Outcome, StoredSource
 from knowledge_bot_service.web.endpoints import (
     FORM,
     JSON,
@@ -183,7 +183,7 @@ _Origin = Annotated[Key, Query()]
 class PutSource(BaseModel):
     """What became of a put, and the source of the entry."""
 
-    outcome: Literal["created", "adopted", "unchanged", "replaced"]
+    outcome: Outcome
     source: StoredSource
 
 
@@ -244,7 +244,7 @@ async def put_upload(request: Request, service: ServiceOf) -> Wrapped[PutSource]
 
 async def _put(service: KnowledgeBase, sent: Sent, put: Put) -> Wrapped[PutSource]:
     outcome, source = await service.put(sent, put)
-    return Wrapped(value=PutSource.model_validate({"outcome": outcome, "source": source}))
+    return Wrapped(value=PutSource(outcome=outcome, source=source))
 
 
 @_syncing.post("/touch", dependencies=[JSON])

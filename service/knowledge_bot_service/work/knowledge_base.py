@@ -60,6 +60,7 @@ from knowledge_bot_service.store.sources import (
     Accepted,
     Kind,
     Material,
+    Outcome,
     SourceStore,
     StoredSource,
     recover,
@@ -328,7 +329,7 @@ class KnowledgeBase:
         if sent.material.file is not None:
             await run_in_threadpool((self._material / sent.material.file).unlink)
 
-    async def put(self, sent: Sent, put: Put) -> tuple[str, StoredSource]:
+    async def put(self, sent: Sent, put: Put) -> tuple[Outcome, StoredSource]:
         """Make what is sent the source of an origin's key; returns the outcome with the source.
 
         Raises:
@@ -343,10 +344,10 @@ class KnowledgeBase:
                 f"Nothing was done: the content has the digest sha256:{sent.sha256}, and the "
                 "request says another. It may have changed while it was read; read it again.",
             )
-        accepted = await self._accept(sent, put)
-        if accepted.source is not None:
-            return accepted.outcome, accepted.source
-        return accepted.outcome, await run_in_threadpool(self.catalog.details, accepted.id)
+        outcome, source_id, source = await self._accept(sent, put)
+        if source is None:
+            source = await run_in_threadpool(self.catalog.details, source_id)
+        return outcome, source
 
     async def add(self, sent: Sent, keyed: Keyed | None = None) -> StoredSource:
         """Accept a source, which is fetched and read later.
@@ -358,9 +359,9 @@ class KnowledgeBase:
             UnknownError: one of the collections is not here.
             RefusedRequestError: no more sources are allowed.
         """
-        accepted = await self._accept(sent, keyed)
-        assert accepted.source is not None  # noqa: S101 - as it is for each that is to be read
-        return accepted.source
+        _, _, source = await self._accept(sent, keyed)
+        assert source is not None  # noqa: S101 - as it is for each that is to be read
+        return source
 
     async def _accept(self, sent: Sent, what: Put | Keyed | None) -> Accepted:
         try:
@@ -529,11 +530,11 @@ class KnowledgeBase:
     def _on_stored(
         self, work: str, material: Material, size: int | None, stored: Future[Accepted]
     ) -> None:
-        accepted = None if stored.exception() else stored.result()
+        outcome, _, source = ("failed", "", None) if stored.exception() else stored.result()
         # What is replaced answers until then, so that no question waits for its replacement.
-        if accepted is None or accepted.outcome != "created":
+        if outcome != "created":
             self._on_done(work)
-        if accepted is not None and accepted.source is not None:
+        if source is not None:
             self._removal.notify()
             self.workers.add(work, size)
         elif material.file is not None:
