@@ -1,22 +1,19 @@
 """Answers that an OpenAI-compatible endpoint words, and what becomes of questions it does not."""
 
-import socket
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import httpx
 import pytest
 
 from in_process import InProcess
 from knowledge_bot.transcripts import Turn, render
-from knowledge_bot_service import LocalService, SettingsError
+from knowledge_bot_service import SettingsError
 from scripted_server import Reply, ScriptedServer, answer, close, drip, raw, reset, silence
 from service_calls import add_text, ask, client_of, problem_of, value_of
-
-T = TypeVar("T", InProcess, LocalService)
 
 KEY = "key-of-the-endpoint-77b1"
 VARIABLE = "TESTS_ENDPOINT_KEY"
@@ -35,10 +32,10 @@ def endpoint() -> Iterator[ScriptedServer]:
     server.stop()
 
 
-@contextmanager
-def wording(
-    kind: type[T], endpoint: ScriptedServer, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[T]:
+@pytest.fixture(scope="module")
+def worded(
+    endpoint: ScriptedServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[InProcess]:
     """A service whose answers the endpoint words; its key comes from the environment."""
     answers = {
         "base_url": f"{endpoint.url}/v1",
@@ -46,33 +43,15 @@ def wording(
         "api_key_env": VARIABLE,
         "timeout": 1.0,
     }
+    data = tmp_path_factory.mktemp("worded")
+    declared = {"collections": ["col_one"], "bots": ["bot_one"], "settings": {"answers": answers}}
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv(VARIABLE, KEY)
-        data = tmp_path_factory.mktemp("worded")
-        with kind(
-            data, collections=["col_one"], bots=["bot_one"], settings={"answers": answers}
-        ) as running:
-            with client_of(running) as http:
-                add_text(http, "Lighthouse", "The lighthouse of Rua was built by Ana Sousa.")
-                add_text(http, "Harbour", "The harbour of Rua has no lighthouse of its own.")
+        with InProcess(data, **declared) as running, client_of(running) as http:
+            add_text(http, "Lighthouse", "The lighthouse of Rua was built by Ana Sousa.")
+            add_text(http, "Harbour", "The harbour of Rua has no lighthouse of its own.")
             running.wait_until_ready()
             yield running
-
-
-@pytest.fixture(scope="module")
-def worded(
-    endpoint: ScriptedServer, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[InProcess]:
-    with wording(InProcess, endpoint, tmp_path_factory) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def served(
-    endpoint: ScriptedServer, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[LocalService]:
-    with wording(LocalService, endpoint, tmp_path_factory) as running:
-        yield running
 
 
 @pytest.fixture
@@ -97,7 +76,7 @@ def asked(endpoint: ScriptedServer) -> list[dict[str, str]]:
     return messages
 
 
-def messages_in(service: InProcess | LocalService) -> int:
+def messages_in(service: InProcess) -> int:
     with closing(sqlite3.connect(service.data / "knowledge.sqlite3")) as database:
         count: int = database.execute("SELECT count(*) FROM message").fetchone()[0]
     return count
@@ -282,29 +261,6 @@ def test_the_log_has_the_cause_and_not_the_key(
     assert "answered 401" in caplog.text
     assert "no account for … here" in caplog.text
     assert KEY not in caplog.text
-
-
-def test_slow_questions_keep_nobody_else_waiting(
-    endpoint: ScriptedServer, served: LocalService
-) -> None:
-    # More than the service has threads: a question that waits for the model holds none.
-    says(endpoint, silence)
-    body = b'{"value":{"bot_id":"bot_one","content":"' + QUESTION.encode() + b'"}}'
-    head = (
-        f"POST /public/v1/messages HTTP/1.1\r\nHost: x\r\nX-API-KEY: {served.api_key}\r\n"
-        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-    ).encode()
-    port = httpx.URL(served.base_url).port or 0
-    waiting = [socket.create_connection(("127.0.0.1", port)) for _ in range(60)]
-    try:
-        for connection in waiting:
-            connection.sendall(head + body)
-        while len(endpoint.requests) < 45:
-            with client_of(served) as http:
-                value_of(http.get("/bots/bot_one/conversations", timeout=20))
-    finally:
-        for connection in waiting:
-            connection.close()
 
 
 def test_a_missing_key_is_said_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:

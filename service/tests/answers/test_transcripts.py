@@ -7,7 +7,7 @@ import pytest
 
 from in_process import InProcess
 from knowledge_bot.transcripts import Role, Turn, render
-from service_calls import BOTS, COLLECTIONS, add_text, client_of, problem_of, value_of
+from service_calls import BOTS, COLLECTIONS, add_text, client_of, problem_of
 from service_calls import ask as ask_a_bot
 
 LIGHTS = [
@@ -82,18 +82,6 @@ def test_a_follow_up_takes_its_subject_from_what_was_asked_or_replied_before_it(
         assert first_source(message) == f"Lighthouse of {place}"
 
 
-def test_the_turns_of_a_transcript_follow_those_of_its_conversation(http: httpx.Client) -> None:
-    conversation = ask(http, "Who keeps the lighthouse of Tavo?")["conversation_id"]
-    there = ask(http, "When was it built?", conversation)
-    assert first_source(there) == "Lighthouse of Tavo"
-    content = written(
-        ("user", "Who keeps the lighthouse of Rua?"),
-        ("assistant", "Ana Sousa keeps the lighthouse of Rua."),
-        ("user", "When was it built?"),
-    )
-    assert first_source(ask(http, content, conversation)) == "Lighthouse of Rua"
-
-
 @pytest.mark.parametrize(("place", "colour"), [(light[0], light[3]) for light in LIGHTS])
 def test_later_messages_are_understood_with_all_turns_of_a_stored_transcript(
     http: httpx.Client, place: str, colour: str
@@ -108,16 +96,6 @@ def test_later_messages_are_understood_with_all_turns_of_a_stored_transcript(
     message = ask(http, "What colour is its door?", conversation)
     assert f"door is {colour}" in message["answer"]
     assert first_source(message) == f"Lighthouse of {place}"
-
-
-def test_a_conversation_that_begins_with_a_transcript_is_named_by_its_question(
-    http: httpx.Client,
-) -> None:
-    content = written(("system", "Be brief."), ("user", "Who keeps the\nlighthouse of Rua?"))
-    conversation = ask(http, content)["conversation_id"]
-    listed = value_of(http.get("/bots/bot_lights/conversations"))["data"]
-    named = {"id": conversation, "name": "Who keeps the lighthouse of Rua?"}
-    assert named in listed
 
 
 def test_thanks_after_a_history_are_small_talk(http: httpx.Client) -> None:

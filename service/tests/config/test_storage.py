@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import socket
 import sqlite3
 import subprocess
 import time
@@ -14,7 +13,6 @@ from knowledge_bot_service import LocalService
 from knowledge_bot_service.config.folder import FolderError
 from knowledge_bot_service.run.local import LocalServiceError
 from knowledge_bot_service.store.schema import VERSION
-from serve_command import SERVE
 from service_calls import add_text, client_of, problem_of, value_of
 
 MIB = 1024 * 1024
@@ -152,26 +150,6 @@ def test_what_is_no_database_of_a_service_is_left_as_it_is(tmp_path, kind, told)
     with pytest.raises(FolderError, match=told):
         InProcess(tmp_path).start()
     assert database.read_bytes() == before
-
-
-def test_a_start_that_failed_does_not_make_a_folder_used(tmp_path):
-    folder = tmp_path / "data"
-    folder.mkdir()
-    service = InProcess(folder)
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        for data in (folder, tmp_path / "new"):
-            done = subprocess.run(
-                [*SERVE, "--data", data, "--port", str(port)],
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=60,
-            )
-            assert "cannot listen" in done.stderr
-    assert not (tmp_path / "new").exists()
-    with service, client_of(service) as http:
-        assert http.get("/bots").status_code == 200
 
 
 def test_a_database_that_is_damaged_while_it_runs_is_told(tmp_path, caplog):

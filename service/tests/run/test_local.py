@@ -91,17 +91,6 @@ def test_what_was_accepted_is_ready_after_a_kill_at_that_moment(served, served_h
     assert "177" in first["answer"]
 
 
-def test_a_restart_keeps_conversations_and_their_context(fresh, fresh_http):
-    add_text(fresh_http, "Gate 1", "Gate number 1 has the code 177.")
-    first = ask(fresh_http, "Which code has gate number 1?")
-    fresh.stop()
-    fresh.start()
-    again = ask(fresh_http, "Which code has it?", first["conversation_id"])
-    assert "177" in again["answer"]
-    listed = value_of(fresh_http.get("/bots/bot_one/conversations"))["data"]
-    assert [one["id"] for one in listed] == [first["conversation_id"]]
-
-
 @pytest.mark.slow
 def test_kill_9_under_load_loses_nothing_and_does_nothing_half_or_twice(tmp_path):
     text = "\n\n".join(f"Paragraph {number} of a long text. " * 20 for number in range(100))

@@ -2,9 +2,7 @@
 
 import contextlib
 import json
-import re
 import sqlite3
-import threading
 import time
 
 import pytest
@@ -412,52 +410,3 @@ def test_a_conversation_of_another_bot_is_not_shown(anyones):
         f"bots/bot_x/conversations/{conversation}",
     ):
         assert problem_of(page(anyones, path), 404)["code"].startswith("unknown_")
-
-
-@pytest.mark.slow
-def test_a_question_is_answered_from_one_of_the_texts_whatever_is_replaced(http, fresh):
-    # Each text says two things; what an answer says of one must be of the same text as the other.
-    source = put_text(http, "Depot", depot(0))["id"]
-    others = [f"Other {number}" for number in range(5)]
-    fresh.wait_until_ready()
-    sent, over = [0], threading.Event()
-
-    def replace_all_the_time():
-        with client_of(fresh) as mine:
-            for number in range(1, 25):
-                sent.append(number)
-                put_text(mine, "Depot", depot(number))
-                for other in others:
-                    put_text(mine, other, depot_of_others(number))
-                time.sleep(0.1)
-            fresh.wait_until_ready(120)
-            over.set()
-
-    replacing = threading.Thread(target=replace_all_the_time)
-    replacing.start()
-    answers = []
-    newest = 0
-    while not over.is_set():
-        before = sent[-1]
-        told = ask(http, "At which gate does the depot of Rua open?")
-        gate = re.search(r"opens at gate (\d+)\. Its key is number (\d+)\.", told["answer"])
-        assert gate is not None, told["answer"]
-        assert gate[1] == gate[2]
-        # Never one that was not sent yet, and never an older one than the last answer's.
-        assert newest <= int(gate[1]) <= max(before + 1, sent[-1])
-        newest = int(gate[1])
-        answers.append(told["sources"][0]["id"])
-        time.sleep(0.05)
-    replacing.join()
-    assert set(answers) == {source}
-    assert len(answers) > 20
-    assert newest == 24 or "gate 24." in ask(http, "At which gate does the depot open?")["answer"]
-
-
-def depot(number):
-    said = f"The depot of Rua opens at gate {number}. Its key is number {number}."
-    return f"{said}\n\n{LONG[: 3000 * (number % 3)]}"
-
-
-def depot_of_others(number):
-    return f"Ropes are dried in shed {number}.\n\n{LONG[:2000]}"

@@ -44,11 +44,6 @@ def test_a_passage_is_found_and_read(http):
     assert read == {**found, "score": None, "found": None}
 
 
-def test_a_search_asks_nobody(http):
-    search(http, "What does a ticket for a bicycle cost?")
-    assert value_of(http.get("/bots/bot_one/conversations"))["data"] == []
-
-
 def test_it_looks_where_it_is_told_to(http):
     query = "Which barrels does the museum keep?"
     both = {"bot_id": "bot_two", "collections": ["col_one", "col_two"]}
@@ -99,11 +94,6 @@ def test_a_passage_is_gone_with_its_text(service, http, how):
     assert len(texts) == (how == "replaced")
 
 
-@pytest.mark.parametrize("passage", ["pas_1", "1", "pas_", "pas_9" + "9" * 30, "src_1", "%20"])
-def test_an_id_of_no_passage_is_a_404(http, passage):
-    assert problem_of(http.get(f"/passages/{passage}"), 404)["code"] == "unknown_passage"
-
-
 @pytest.mark.parametrize(
     ("fields", "code"),
     [
@@ -123,7 +113,3 @@ def test_a_search_that_cannot_be_is_refused(http, fields, code):
 def test_it_is_said_where_nothing_is_about_the_question(http):
     found = search(http, "Who was the first king of the ferry tale country Norway in 1905?")
     assert [one["found"] for one in found] == [False] * len(found) != []
-
-
-def test_words_that_say_nothing_find_nothing(http):
-    assert search(http, "?!…") == []

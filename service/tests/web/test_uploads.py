@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from knowledge_bot_service import LocalService
-from service_calls import ask, client_of, problem_of, value_of
+from service_calls import ask, problem_of, value_of
 
 FIELDS = {"name": "Notes", "collections": ["col_one"]}
 BOUNDARY = {"Content-Type": "multipart/form-data; boundary=limit"}
@@ -143,30 +143,3 @@ def test_an_upload_that_breaks_off_leaves_nothing_and_is_no_fault_of_the_service
             connection.sendall(head.encode() + part)
     assert not any(material.iterdir())
     assert "Traceback" not in capfd.readouterr().err
-
-
-def test_an_upload_is_streamed_to_the_disk(tmp_path):
-    size = 120_000_000
-    file = tmp_path / "large.bin"
-    with file.open("wb") as sparse:
-        sparse.truncate(size)
-    with LocalService(tmp_path / "data") as service, client_of(service) as client:
-        client.get("/bots")
-        form = {"name": "Large", "collections": ["col_default"]}
-        with file.open("rb") as content:
-            files = {"file": ("large.bin", content)}
-            value_of(client.post("/sources/upload", data=form, files=files))
-        assert _peak_memory(service.pid) < 0.9 * size + 60_000_000
-        service.wait_until_ready()
-        (state,) = service.sources()
-        assert state.status == "failed"
-        assert state.reason
-
-
-def _peak_memory(pid):
-    (line,) = [
-        line
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines()
-        if line.startswith("VmHWM")
-    ]
-    return int(line.split()[1]) * 1024

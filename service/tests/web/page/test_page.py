@@ -238,31 +238,6 @@ async def test_a_key_is_offered_nothing_that_it_may_not_do(browser, local):
             await expect(visit.button("Add")).to_be_visible(visible=may_add)
 
 
-async def test_a_failed_source_shows_its_reason(browser, local):
-    async with visiting(browser, local) as visit:
-        await visit.label("Address").fill("http://10.0.0.5/start")
-        await visit.button("Add").click()
-        failed = visit.source("http://10.0.0.5/start")
-        await expect(failed).to_contain_text("failed")
-        await expect(failed.locator(".reason")).to_contain_text("not a public address")
-        await expect(visit.page.get_by_role("status")).to_contain_text("failed")
-        await visit.label("Status").select_option("Ready")
-        await expect(failed).to_have_count(0)
-        await visit.label("Status").select_option("Failed")
-        await expect(failed).to_have_count(1)
-
-
-async def test_what_the_service_refuses_is_said_and_the_form_is_kept(browser, local):
-    async with visiting(browser, local) as visit:
-        for box in await visit.page.locator("#collections input:checked").all():
-            await box.uncheck()
-        await visit.label("Address").fill("http://example.org/")
-        await visit.button("Add").click()
-        await expect(visit.page.locator("#add-problem")).to_have_text("Choose a collection.")
-        await expect(visit.label("Address")).to_have_value("http://example.org/")
-    assert local.sources() == []
-
-
 async def test_markup_is_shown_as_text_wherever_it_stands(browser, local):
     text = f"The password of the gate is {MARKUP} and nothing else.\n\n```\n{MARKUP}\n```"
     with client_of(local) as http:
@@ -500,22 +475,3 @@ async def test_a_row_is_marked_in_the_answer_and_in_its_table(browser, local):
         await expect(quoted.locator("h3")).to_have_text("Allowances")
         # The table scrolls in its own box.
         assert await quoted.locator(".wide").evaluate("one => one.scrollWidth > one.clientWidth")
-
-
-async def test_it_works_under_a_prefix_of_a_reverse_proxy(browser, local):
-    added(local, "House rules", "The kitchen closes at ten in the evening.")
-    async with visiting(browser, local, enter=False) as visit:
-        prefix = f"{visit.origin}/kbot/"
-
-        async def without_prefix(route):
-            await route.continue_(url=route.request.url.replace(prefix, f"{visit.origin}/"))
-
-        await visit.page.route(f"{prefix}**", without_prefix)
-        visit.addresses.clear()
-        await visit.page.goto(prefix)
-        await visit.enter(local.api_key)
-        await visit.page.get_by_role("link", name="House rules").click()
-        await expect(visit.page.locator("#text")).to_contain_text("closes at ten")
-        await visit.page.get_by_role("link", name="Chat").click()
-        await expect(await visit.ask("When does the kitchen close?")).to_contain_text("ten")
-        assert [one for one in visit.addresses if not one.startswith((prefix, "data:"))] == []
