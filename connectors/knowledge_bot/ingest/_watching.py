@@ -63,9 +63,10 @@ def watch_folder(
     Raises:
         ConfigurationError: what `find` raised while the folder was there.
     """
-    gone, files = 0, dict[str, str]()
+    gone = 0
+    files: dict[str, str] | None
     while not stop.is_set():
-        again = False
+        again, files = False, None  # it is away
         try:
             files = _files(find())
             report = run(find())
@@ -85,11 +86,12 @@ def watch_folder(
 
 
 def _changed(
-    files: dict[str, str], find: Find, stop: threading.Event, *, again: Callable[[], bool]
+    files: dict[str, str] | None, find: Find, stop: threading.Event, *, again: Callable[[], bool]
 ) -> bool:
     """Wait until there are other files than before; False when it is to end.
 
-    `again` is asked every ten seconds whether there is to be a run without a change.
+    Of a folder that is away they are None. `again` is asked every ten seconds whether there is to
+    be a run without a change.
     """
     seen, pause = files, _LOOK
     asked = changed = time.monotonic()
@@ -97,7 +99,9 @@ def _changed(
         began = time.monotonic()
         try:
             now = _files(find())
-        except ConfigurationError:  # it is away; when it is back, that is a change
+        except ConfigurationError:
+            if files is not None:
+                return True
             continue
         pause = max(_LOOK, _SHARE * (time.monotonic() - began))
         if seen == files:

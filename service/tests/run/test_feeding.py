@@ -98,6 +98,24 @@ def test_a_source_that_is_deleted_comes_back_as_long_as_its_file_is_there(
         assert "two" in ask(http, QUESTION, bot="bot_default")["answer"]
 
 
+def test_a_folder_that_vanishes_is_told_at_the_next_look_and_fed_when_it_is_back(
+    tmp_path, handbook, capfd
+):
+    told = [""]
+
+    def said(what, times=1):
+        told.append(capfd.readouterr().err)
+        return "".join(told).count(what) == times
+
+    with OnAPort(tmp_path / "data") as service, client_of(service) as http, fed(service, handbook):
+        assert until(lambda: said("Fed "), 90)
+        handbook.rename(tmp_path / "elsewhere")
+        assert until(lambda: said(f"{handbook} is away: waiting until it is back."), 10)
+        (tmp_path / "elsewhere").rename(handbook)
+        assert until(lambda: said("Fed ", 2), 30)
+        assert names(http) == ["fees.md", "hours.md"]
+
+
 def test_a_restored_backup_is_sent_what_changed_since_and_nothing_twice(tmp_path, handbook):
     for number in range(60):
         (handbook / f"{number}.md").write_text(f"The depot {number} is dry.")
