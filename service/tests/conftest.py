@@ -48,7 +48,10 @@ def fresh_http(fresh):
 @pytest.fixture
 def served(tmp_path):
     """A service of the test's own in a process of its own, behind a socket."""
-    with LocalService(tmp_path / "data", collections=COLLECTIONS, bots=BOTS) as running:
+    waits = {"wait_for_sources": 60.0}
+    with LocalService(
+        tmp_path / "data", collections=COLLECTIONS, bots=BOTS, settings=waits
+    ) as running:
         yield running
 
 

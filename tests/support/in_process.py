@@ -30,6 +30,8 @@ class InProcess:
     def __init__(self, data: Path | None = None, **declared: Any) -> None:
         self._temporary = None if data else tempfile.TemporaryDirectory(prefix="kbot-")
         folder = self._temporary.name if self._temporary else data
+        # A question waits for what was added before it, however busy the machine is.
+        declared["settings"] = {"wait_for_sources": 60.0} | dict(declared.get("settings", {}))
         self._service = Service.for_tests(folder, **declared)
         self.api_key, self.data = self._service.api_key, self._service.data
         self._host = f"service-{next(_numbers)}"
