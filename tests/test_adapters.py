@@ -13,6 +13,7 @@ import re
 import subprocess
 import sys
 import traceback
+from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -330,6 +331,46 @@ def test_refusals_are_left_out_on_demand(retriever_of, retrieve, service):
     assert len(retrieve(retriever_of())) == 3
     (kept,) = retrieve(retriever_of(drop_refusals=True))
     assert kept.text == "At nine."
+
+
+def test_the_first_failure_in_order_is_raised_and_reports_every_bot(
+    retriever_of, retrieve, service
+):
+    for bot in ("bot_3", "bot_1"):
+        service.fail_next(
+            400, message=f"not {bot}", where=lambda one, bot=bot: one.value.get("bot_id") == bot
+        )
+    with pytest.raises(KnowledgeBotError, match="not bot_1") as caught:
+        retrieve(retriever_of())
+    first, second = caught.value.__notes__
+    assert first == "This was bot_1. Of 3 bots asked, 1 answered."
+    assert second.startswith("bot_3 failed as well: ")
+    assert "not bot_3" in second
+    service.fail_next(400)
+    with pytest.raises(KnowledgeBotError) as caught:
+        retrieve(retriever_of("bot_1"))
+    assert not hasattr(caught.value, "__notes__")
+
+
+def test_bots_that_are_asked_at_once_are_asked_in_the_context_of_the_caller(retriever_of, service):
+    run, seen = ContextVar("run", default="lost"), []
+    service.bots = dict.fromkeys(BOTS, lambda _: seen.append(run.get()) or "At nine.")
+    run.set("kept")
+    retriever = retriever_of()
+    getattr(retriever, "invoke" if hasattr(retriever, "invoke") else "retrieve")(QUESTION)
+    assert seen == ["kept"] * 3
+
+
+async def test_cancelling_a_question_leaves_no_bot_being_asked(retriever_of, service):
+    retriever = retriever_of()
+    ask = getattr(retriever, "ainvoke" if hasattr(retriever, "invoke") else "aretrieve")
+    with service.holding_answers():
+        asking = asyncio.create_task(ask(QUESTION))
+        assert await until_awaited(lambda: len(service.requests) == len(BOTS))
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 # Passages -----------------------------------------------------------------------------------------

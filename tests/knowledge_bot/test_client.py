@@ -57,12 +57,6 @@ def test_answers_are_read_wrapped_and_bare(call, service, wrapped, answered):
     assert [f"{one.method} {one.path}" for one in service.requests] == [request_line]
 
 
-@pytest.mark.parametrize("body", [b"pong", b'"pong"', b"pong\n", b'{"value": "pong"}'])
-def test_pong_is_read_as_text_and_as_json(call, service, body):
-    service.answer_next(200, body, where=lambda request: request.is_ping)
-    assert call(lambda client: client.ping(), service) is True
-
-
 def test_fields_that_the_interface_does_not_name_are_kept(call, service):
     service.answer_next(200, json.dumps({**SOURCE, "language": "en"}).encode())
     source = call(create, service)

@@ -17,7 +17,6 @@ from knowledge_bot import (
     APIError,
     AsyncClient,
     Client,
-    ConfigurationError,
     ConnectionLostError,
     Delivery,
     HTTPResponse,
@@ -504,14 +503,6 @@ def test_nothing_is_deleted_without_an_api_key(call, keyed):
     with refused("api_key"):
         call(MANAGED["delete"], keyed, api_key=None)
     assert (keyed.requests, keyed.pings) == ([], [])
-
-
-def test_without_extensions_a_service_from_memory_has_none(client):
-    assert client.extensions() == {}
-    with pytest.raises(UnsupportedError):
-        client.delete_source(create(client).id)
-    with pytest.raises(ConfigurationError):
-        MemoryService(extensions={"telepathy"})
 
 
 # Passages -----------------------------------------------------------------------------------------

@@ -25,7 +25,6 @@ from knowledge_bot import (
     UnexpectedResponseError,
 )
 from knowledge_bot.testing import MemoryService, no_waiting
-from scripted_server import answer, close, then
 
 
 def test_an_error_shows_code_message_request_id_and_what_to_do(call, service):
@@ -126,12 +125,6 @@ def test_an_error_that_repeats_the_key_does_not_show_it_however_it_is_written(
         call(create, service, api_key='a/b"c')
     assert caught.value.message == "no key ***"
     assert 'a/b"c' not in str(caught.value)
-
-
-def test_a_refusal_that_breaks_off_is_still_a_refusal(call, scripted):
-    server = scripted(then(answer(400, {"code": "c"}, length=9999), close))
-    with pytest.raises(BadRequestError):
-        call(create, server.url)
 
 
 def waits(client):

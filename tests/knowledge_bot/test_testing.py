@@ -106,23 +106,6 @@ def test_both_clients_ask_and_feed_without_sockets(call, wrapped):
     assert [source["id"] for source in service.sources] == [page.id]
 
 
-@pytest.mark.parametrize("encoding", ["value", "fields"])
-def test_an_upload_arrives_with_its_file(call, tmp_path, encoding):
-    service = MemoryService()
-    path = tmp_path / "handbook ü.md"
-    path.write_bytes(b"\r\n# We open at nine\r\n\x00\xff")
-    call(
-        service,
-        lambda client: client.upload_source(name="n", collections="col_default", file=path),
-        upload_encoding=encoding,
-    )
-    received = service.requests[0]
-    assert received.file == ("handbook ü.md", path.read_bytes())
-    assert received.value["name"] == "n"
-    assert received.path == "/sources/upload"
-    assert "key" not in repr(received)
-
-
 # What the test asks for; the error and its delivery; how many requests arrive and sources are made.
 FAULTS = [
     ("fail_next", {"status": 429, "times": 3}, (RateLimitError, "refused"), (3, 0)),
@@ -197,7 +180,10 @@ def test_what_the_interface_does_not_allow_is_refused(call, method, arguments, c
         call(service, lambda client: client.list_conversations("bot_9"))
 
 
-@pytest.mark.parametrize("wrong", [{"bots": {"nobody": {}}}, {"collections": ["house"]}])
+@pytest.mark.parametrize(
+    "wrong",
+    [{"bots": {"nobody": {}}}, {"collections": ["house"]}, {"extensions": {"telepathy"}}],
+)
 def test_a_service_of_wrong_ids_is_refused(wrong):
     with pytest.raises(ConfigurationError):
         MemoryService(**wrong)
@@ -397,6 +383,7 @@ def test_a_file_arrives_byte_for_byte_and_is_no_other_one(call, name):
 
     source = call(service, lambda client: send(client, content))
     assert service.requests[-1].file == (name, content)
+    assert "key" not in repr(service.requests[-1])
     assert service.ready_content(source.id) == content
     with pytest.raises(APIError) as caught:  # the key is that of another request
         call(service, lambda client: send(client, content + b"."))

@@ -113,16 +113,6 @@ def test_a_proxy_that_is_blank_is_none(monkeypatch, named):
     assert proxy_for("http://service.example") is None
 
 
-def test_a_service_of_this_machine_is_asked_directly_and_no_proxy_sees_the_key(
-    call, scripted, monkeypatch
-):
-    proxy, server = scripted(close), scripted(answer(body=SOURCE))
-    monkeypatch.setenv("http_proxy", proxy.url)
-    monkeypatch.setenv("no_proxy", "localhost,127.0.0.0/8,::1/128")  # as containers have it
-    assert call(create, server.url).id == "src_1"
-    assert proxy.connections == 0
-
-
 @pytest.mark.parametrize("kind", [Client, AsyncClient])
 @pytest.mark.parametrize(
     ("proxy", "warns"),
@@ -341,13 +331,6 @@ def lingering(connection):
     with contextlib.suppress(OSError):
         while connection.recv(4096):
             time.sleep(0.01)
-
-
-def test_an_encrypted_upload_of_many_pieces_is_sent_whole(call, certified):
-    # TLS 1.3 sends tickets of its own accord, which are no answer.
-    server, authority = certified(answer(body=SOURCE))
-    for _ in range(3):
-        assert call(upload_much, server.url, verify=authority).id == "src_1"
 
 
 # The HTTP client of a user, over a mock -----------------------------------------------------------

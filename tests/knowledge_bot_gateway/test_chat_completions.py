@@ -288,14 +288,6 @@ def test_a_bad_body_is_400_and_nothing_is_sent(http, service, body):
     assert asked(service) == []
 
 
-def test_a_body_that_does_not_come_as_json_is_refused_with_advice(http, service):
-    body = b'{"model": "bot_1", "messages": [{"role": "user", "content": "x"}]}'
-    result = http.post(PATH, content=body, headers={**HEADERS, "Content-Type": "text/plain"})
-    assert result.status_code == 415
-    assert result.json()["error"]["code"] == "invalid_content_type"
-    assert asked(service) == []
-
-
 @pytest.mark.parametrize("model", ["gpt-5", "bot_", "bot_a/b", ""])
 def test_a_model_that_no_bot_can_be_is_not_found_and_nothing_is_sent(client, service, model):
     with pytest.raises(openai.NotFoundError) as caught:
