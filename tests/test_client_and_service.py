@@ -1,10 +1,7 @@
 """The client against the embedded service: the interface from both ends."""
 
 import asyncio
-import http.server
-import threading
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import pytest
@@ -12,6 +9,7 @@ import pytest
 from in_process import OnAPort
 from knowledge_bot import AsyncClient, Client
 from knowledge_bot_service import LocalService
+from page_server import answer, serving
 
 FACT = "The library of Tavo opens at nine on Saturdays."
 QUESTION = "When does the library of Tavo open on Saturdays?"
@@ -43,21 +41,12 @@ def use(request, service) -> Callable[..., Any]:
 
 
 @pytest.fixture
-def site(tmp_path):
-    (tmp_path / "hours.html").write_text(
-        f"<html><title>Hours</title><body><main><p>{FACT}</p></main></body></html>"
-    )
-
-    class Quiet(http.server.SimpleHTTPRequestHandler):
-        def log_message(self, *args: object) -> None:
-            pass
-
-    with http.server.ThreadingHTTPServer(
-        ("127.0.0.1", 0), partial(Quiet, directory=tmp_path)
-    ) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+def site():
+    """A page about the hours."""
+    text = f"<html><title>Hours</title><body><main><p>{FACT}</p></main></body></html>"
+    with serving() as server:
+        server.answers["/hours.html"] = answer(text.encode())
+        yield server.url()
 
 
 def status_of(service, source):
@@ -76,7 +65,7 @@ def test_every_endpoint_is_understood_at_both_ends(use, service, site, tmp_path)
             lambda c: c.create_webpage_source(
                 name="Page",
                 collections=[collection],
-                url=f"{site}/hours.html",
+                url=f"{site}hours.html",
                 headers={"Accept-Language": "en"},
             )
         ),

@@ -6,7 +6,6 @@ another one, since it may be taken here.
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -17,6 +16,7 @@ import pytest
 
 from docs.pages import ROOT, blocks
 from docs.test_blocks import Cells, timeless
+from waiting import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
@@ -94,12 +94,6 @@ def user(tmp_path):
     variables = {name: text for name, text in os.environ.items() if name.startswith(kept)}
     variables |= {"HOME": str(tmp_path / "home"), "PATH": f"{tmp_path}/bin:/usr/bin:/bin"}
     return tmp_path / "clone", variables | {"UV_SYSTEM_CERTS": "1"}
-
-
-def free_port():
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return taken.getsockname()[1]
 
 
 def as_typed(text, installer, port):

@@ -5,7 +5,6 @@ import http.server
 import os
 import shlex
 import shutil
-import socket
 import subprocess
 import threading
 from urllib.parse import urlsplit
@@ -17,6 +16,7 @@ from docs.pages import DOCS, blocks
 from docs.services import HANDBOOK
 from docs.test_blocks import PROGRAMS
 from in_process import OnAPort
+from waiting import free_port
 
 NIGHTS = DOCS / "recipes" / "every-night.md"
 CI = DOCS / "recipes" / "ci.md"
@@ -48,12 +48,6 @@ def here(command, home):
         assert place in command or place == "/var/log/"
         command = command.replace(place, mine)
     return command
-
-
-def free_port():
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return taken.getsockname()[1]
 
 
 def as_cron(command, home):

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -14,6 +13,8 @@ from typing import Any, Self, TypeVar
 
 import httpx
 import psutil
+
+from waiting import free_port
 
 T = TypeVar("T")
 
@@ -195,10 +196,3 @@ class Airflow:
         health = self.get("/monitor/health")
         states = [health[part]["status"] for part in ("scheduler", "dag_processor", "triggerer")]
         return True if states == ["healthy"] * 3 else None
-
-
-def free_port() -> int:
-    """Return a TCP port that nothing listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
-        return port

@@ -42,6 +42,7 @@ from scripted_server import (
     silence,
     then,
 )
+from waiting import free_port
 
 NOT_DELIVERED, REFUSED, UNKNOWN = Delivery.NOT_DELIVERED, Delivery.REFUSED, Delivery.UNKNOWN
 
@@ -109,9 +110,7 @@ def replying(reply: Reply, **options: object) -> Callable[[], AbstractContextMan
 
 @contextlib.contextmanager
 def nobody_listens() -> Iterator[Place]:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    yield Place(f"http://127.0.0.1:{port}")
+    yield Place(f"http://127.0.0.1:{free_port()}")
 
 
 @contextlib.contextmanager

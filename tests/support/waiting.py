@@ -24,6 +24,13 @@ def until(condition: Callable[[], object], seconds: float = 20) -> bool:
     return True
 
 
+def free_port() -> int:
+    """Return a TCP port that nothing listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+        return port
+
+
 def listens(port: int) -> bool:
     """Whether something on this machine takes connections at a port."""
     with socket.socket() as trying:

@@ -5,7 +5,6 @@ import re
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from configparser import RawConfigParser
@@ -14,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from serve_command import SERVE
-from waiting import listens, until
+from waiting import free_port, listens, until
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 ROOT = DEPLOY.parent
@@ -40,12 +39,6 @@ def unit():
     return parser
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
-
-
 def runs(arguments, port):
     process = subprocess.Popen(
         [*SERVE, *arguments],
@@ -67,7 +60,7 @@ def test_the_container_runs_a_service_that_is_nobodys_root_and_stops_when_told(t
     assert last("VOLUME") in last("ENTRYPOINT")
     command, serve, *arguments = json.loads(last("ENTRYPOINT"))  # an array: no shell between
     assert (command, serve) == ("kbot", "serve")
-    port = free_port()
+    port = str(free_port())
     changed = {"8700": port, "/var/lib/kbot": str(tmp_path / "data")}
     for process in runs([changed.get(one, one) for one in arguments], port):
         check = json.loads(last("HEALTHCHECK").partition("CMD ")[2])
@@ -110,7 +103,7 @@ def test_the_unit_runs_a_service(tmp_path):
         "/etc/kbot/kbot.toml": str(tmp_path / "kbot.toml"),
         "/var/lib/kbot": str(tmp_path / "data"),
     }
-    port = free_port()
+    port = str(free_port())
     for process in runs([*(changed.get(one, one) for one in arguments), "--port", port], port):
         assert process.poll() is None
 

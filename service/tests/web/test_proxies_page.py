@@ -3,7 +3,6 @@
 import os
 import re
 import shutil
-import socket
 import subprocess
 from pathlib import Path
 from ssl import create_default_context
@@ -14,7 +13,7 @@ import trustme
 
 from knowledge_bot import Client
 from serve_command import key_in, serving
-from waiting import listens, until
+from waiting import free_port, listens, until
 
 PAGE = (Path(__file__).parents[3] / "docs/service/proxies.md").read_text("utf-8")
 
@@ -32,9 +31,7 @@ def proxied(request, tmp_path):
     certificate.private_key_pem.write_to_path(tmp_path / "bots.key")
     context = create_default_context()
     authority.configure_trust(context)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     with serving(tmp_path, "--trusted-proxy", "127.0.0.1/32") as (base_url, printed, _):
         prepare = nginx if request.param == "nginx" else caddy
         arguments = prepare(tmp_path, port, base_url.removesuffix("/public/v1"))

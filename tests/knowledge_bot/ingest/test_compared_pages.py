@@ -19,6 +19,7 @@ from knowledge_bot.testing import MemoryService, no_waiting
 from page_server import answer, redirect, serving
 from refusals import refused
 from trap_site import Response, TrapSite, serving_traps
+from waiting import free_port
 
 FAST = {"rate": 1000}
 
@@ -205,8 +206,7 @@ def test_a_redirect_is_followed_to_what_is_compared(send, ledger, site):
 
 @pytest.mark.usefixtures("impatient")
 def test_a_host_that_does_not_answer_is_left_alone_and_the_others_are_read(site):
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        dead = f"http://127.0.0.1:{unused.getsockname()[1]}"
+    dead = f"http://127.0.0.1:{free_port()}"
     urls = [f"{dead}/{number}" for number in range(15)]
     items = list(Urls([*urls, f"{site.root}/a"], compare="content", **FAST).items())
     shown = [item.reason for item in items[:-1]]

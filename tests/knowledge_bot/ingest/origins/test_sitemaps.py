@@ -1,7 +1,6 @@
 """Sitemaps: nested, compressed, and hostile."""
 
 import gzip
-import socket
 
 import pytest
 
@@ -16,6 +15,7 @@ from knowledge_bot.origins import _documents as documents
 from knowledge_bot.testing import no_waiting
 from page_server import answer, redirect
 from refusals import refused
+from waiting import free_port
 
 NAMESPACE = 'xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"'
 
@@ -127,10 +127,8 @@ def test_a_sitemap_that_is_not_there_is_reported(web):
     web.answers["/s.xml"] = answer(b"", status="404 Not Found")
     (last,) = Sitemap(web.url("/s.xml")).items()
     assert "404" in last.reason
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        port = unused.getsockname()[1]
     with no_waiting():
-        (last,) = Sitemap(f"http://127.0.0.1:{port}/s.xml").items()
+        (last,) = Sitemap(f"http://127.0.0.1:{free_port()}/s.xml").items()
     assert (last.invalid, last.partial) == (True, True)
     for address in ("/nowhere/s.xml", "ftp://h.example/s.xml", "", "https://a:b@h.example/s.xml"):
         with refused("address"):

@@ -25,6 +25,7 @@ from knowledge_bot_web import fetching
 from page_server import answer, redirect, serving
 from refusals import refused
 from trap_site import DEPTH, Response, TrapSite, serving_traps
+from waiting import free_port
 
 
 class Clock:
@@ -526,9 +527,7 @@ def test_a_proxy_of_the_environment_is_used_and_leads_to_no_private_address(
 
 
 def test_a_server_that_is_not_there_is_reported(clock):
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        port = unused.getsockname()[1]
-    (shown,) = Site(f"http://127.0.0.1:{port}/").items()
+    (shown,) = Site(f"http://127.0.0.1:{free_port()}/").items()
     assert shown.partial
     assert clock.slept[0] >= 2  # it was tried again
 
