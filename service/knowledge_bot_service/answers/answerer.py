@@ -10,8 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from knowledge_bot.models import Message
 from knowledge_bot_service.answers.conversations import SOURCES, AskedQuestion
-from knowledge_bot_service.answers.finding import Finder
-from knowledge_bot_service.answers.ranking import Ranked
+from knowledge_bot_service.answers.finding import Finder, Ranked
 from knowledge_bot_service.config.refusals import RefusedRequestError
 from knowledge_bot_service.readers.analyzer import Block, small_talk
 from knowledge_bot_service.readers.analyzer.blocks import COLONS, more, shortened, text_of

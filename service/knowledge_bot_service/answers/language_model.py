@@ -16,7 +16,7 @@ import httpx
 
 from knowledge_bot_service.answers.answerer import REFUSAL, ModelFailedError, WordedAnswer
 from knowledge_bot_service.answers.conversations import SOURCES, AskedQuestion
-from knowledge_bot_service.answers.ranking import Ranked
+from knowledge_bot_service.answers.finding import Ranked
 from knowledge_bot_service.config.settings import AnswersSettings, SettingsError
 
 _log = logging.getLogger(__name__)

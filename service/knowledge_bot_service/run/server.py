@@ -18,8 +18,7 @@ from knowledge_bot_service.config.refusals import DiskFullError, StorageError, s
 from knowledge_bot_service.config.settings import ServiceConfiguration
 from knowledge_bot_service.store.database import ServiceDatabase
 from knowledge_bot_service.web.app import create_app
-from knowledge_bot_service.web.gate import PREFIX
-from knowledge_bot_service.web.mounts import Loader, Mounts
+from knowledge_bot_service.web.gate import PREFIX, Loader, Mounts
 
 _log = logging.getLogger(__name__)
 

@@ -11,10 +11,9 @@ from knowledge_bot_service.config.keys import KeyList
 from knowledge_bot_service.config.settings import ServiceConfiguration
 from knowledge_bot_service.store.database import ServiceDatabase
 from knowledge_bot_service.web import endpoints, extensions, problems
-from knowledge_bot_service.web.gate import Gate
+from knowledge_bot_service.web.gate import Gate, Mounts
 from knowledge_bot_service.web.monitoring import Monitor
 from knowledge_bot_service.web.monitoring import router as monitoring
-from knowledge_bot_service.web.mounts import Mounts
 from knowledge_bot_service.web.page import router as page
 from knowledge_bot_service.work.knowledge_base import KnowledgeBase
 

@@ -4,10 +4,11 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
 from http import HTTPStatus
-from typing import Final
+from pathlib import Path
+from typing import Final, Self, TypeAlias
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -16,7 +17,6 @@ from knowledge_bot_service.config.keys import Key, KeyList
 from knowledge_bot_service.config.logs import client_of, path_of
 from knowledge_bot_service.config.refusals import RefusedRequestError, too_large
 from knowledge_bot_service.config.settings import ROLES, LimitSettings, Role
-from knowledge_bot_service.web.mounts import Mounts
 from knowledge_bot_service.web.problems import response_to
 
 PREFIX: Final = "/public/v1"
@@ -69,6 +69,12 @@ _PROTECTIVE: Final = (
 
 _log = logging.getLogger(__name__)
 
+Mount: TypeAlias = Callable[[str, Path], AbstractAsyncContextManager[ASGIApp]]
+"""Called with the service's address and its data folder, it runs an application."""
+
+Loader: TypeAlias = Callable[[], Mount]
+"""Imports a mount; a `ModuleNotFoundError` says that its extra is not installed."""
+
 
 class Gate:
     """ASGI middleware around the application: 401 and 403 by a request's key, 413 for its body.
@@ -93,7 +99,7 @@ class Gate:
         *,
         keys: KeyList,
         limits: LimitSettings,
-        mounts: Mounts | None,
+        mounts: "Mounts | None",
         on_answer: Callable[[Scope, int, int, float], None],
     ) -> None:
         self._app, self._keys, self._limits = app, keys, limits
@@ -210,3 +216,48 @@ def may_manage(scope: Scope) -> bool:
     """Whether a request's key may replace and delete sources."""
     key = key_of(scope)
     return key is not None and key.may("manage")
+
+
+class Mounts:
+    """Applications by the first segment of their paths; each starts with the first request to it.
+
+    They may keep files of their own in the service's data folder.
+    """
+
+    def __init__(self, loaders: Mapping[str, Loader], base_url: str, data: Path) -> None:
+        self._loaders, self._base_url, self._data = loaders, base_url, data
+        self._apps: dict[str, asyncio.Future[ASGIApp | None]] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def at(self, path: str) -> ASGIApp | None:
+        """Return the application that answers at a path; None where there is none."""
+        name = path.removeprefix("/").partition("/")[0]
+        if name not in self._loaders:
+            return None
+        if name not in self._apps:
+            self._apps[name] = asyncio.get_running_loop().create_future()
+            self._tasks.append(asyncio.create_task(self._run(name)))
+        return await asyncio.shield(self._apps[name])
+
+    async def __aenter__(self) -> Self:
+        self._ended = asyncio.Event()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._ended.set()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _run(self, name: str) -> None:
+        # All of an application's life in one task, as task groups want it.
+        started = self._apps[name]
+        try:
+            mount = await asyncio.to_thread(self._loaders[name])
+            async with mount(self._base_url, self._data) as app:
+                started.set_result(app)
+                await self._ended.wait()
+        except ModuleNotFoundError:  # its extra is not installed
+            started.set_result(None)
+        except BaseException as error:
+            if not started.done():
+                started.set_exception(error)
+            raise

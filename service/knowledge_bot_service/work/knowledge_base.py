@@ -8,7 +8,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -66,7 +66,6 @@ from knowledge_bot_service.store.sources import (
     recover,
     unfinished_files,
 )
-from knowledge_bot_service.work.backlog import Backlog
 from knowledge_bot_service.work.worker import SMALL, Workers
 
 if TYPE_CHECKING:
@@ -85,6 +84,9 @@ CONVERSATION_ID: Final = r"^conv_[0-9a-f]{24}$"
 
 # The digest of a put that says what it is of.
 _SHA256: Final = re.compile(r"sha256:([0-9A-Fa-f]{64})")
+
+# Where more sources are unfinished, many come in at once, and no question waits.
+_MOST: Final = 32
 
 # How many questions are answered at the same time; the others wait in their order. More threads
 # answer no sooner: each keeps the interpreter from the others, and from the thread that takes
@@ -146,6 +148,55 @@ class Sent:
         elif self.kind is Kind.FILE:
             more["filename"] = self.material.filename
         return {"name": self.name, "collections": sorted(set(self.collections)), **more}
+
+
+class Backlog:
+    """The unfinished small sources.
+
+    The interface has no way to ask for a source's status (section 3): a client that adds a source
+    and asks about it at once, over this connection or another, relies on the service to wait.
+    Nobody else should wait for it. So a question waits for a source only
+
+    - that is a small text or file, not a web page or a long document;
+    - in the first seconds after it was accepted;
+    - unless so many are unfinished that it is a bulk ingestion, which holds no question.
+
+    Every method belongs to the event loop's thread; nothing here asks the database.
+    """
+
+    def __init__(self) -> None:
+        self._unfinished: dict[str, tuple[frozenset[int], float]] = {}
+        self._changed = asyncio.Event()
+
+    def add(self, source: str, collections: Iterable[int]) -> None:
+        """A small source is about to be stored."""
+        self._unfinished[source] = frozenset(collections), asyncio.get_running_loop().time()
+
+    def remove(self, source: str) -> None:
+        """The source is ready, has failed, was not stored, or takes long after all."""
+        self._unfinished.pop(source, None)
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def wait(self, collections: Iterable[int], seconds: float) -> None:
+        """Wait for the sources that are here now, in these collections.
+
+        Each is waited for so many seconds after it was accepted.
+        """
+        if len(self._unfinished) > _MOST:
+            return
+        asked_for = {*collections}
+        ends = {
+            source: accepted + seconds
+            for source, (its, accepted) in self._unfinished.items()
+            if not its.isdisjoint(asked_for)
+        }
+        while awaited := ends.keys() & self._unfinished.keys():
+            try:
+                async with asyncio.timeout_at(max(ends[source] for source in awaited)):
+                    await self._changed.wait()
+            except TimeoutError:
+                return
 
 
 class KnowledgeBase:

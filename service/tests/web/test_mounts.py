@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from knowledge_bot_service.web.mounts import Mounts
+from knowledge_bot_service.web.gate import Mounts
 
 
 def counting(told):

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from knowledge_bot_service.work.backlog import Backlog
+from knowledge_bot_service.work.knowledge_base import Backlog
 
 
 @pytest.mark.parametrize(("unfinished", "waits"), [(1, True), (5000, False)])
