@@ -99,13 +99,7 @@ class KnowledgeBotPingSensor(BaseSensorOperator):
 
         check_filled(knowledge_bot_conn_id=self.knowledge_bot_conn_id)
         return self.defer(
-            trigger=KnowledgeBotPingTrigger(
-                knowledge_bot_conn_id=self.knowledge_bot_conn_id,
-                poke_interval=self.poke_interval,
-                deadline=time.time() + self.timeout,
-                exponential_backoff=self.exponential_backoff,
-                max_wait=self.max_wait,
-            ),
+            trigger=KnowledgeBotPingTrigger(**self._looking(time.time() + self.timeout)),
             method_name="execute_complete",
             timeout=timedelta(seconds=self.timeout + _GRACE),
         )
@@ -117,17 +111,21 @@ class KnowledgeBotPingSensor(BaseSensorOperator):
         self.start_from_trigger = True
         self.start_trigger_args = StartTriggerArgs(
             trigger_cls=_TRIGGER,
-            trigger_kwargs={
-                "knowledge_bot_conn_id": self.knowledge_bot_conn_id,
-                "poke_interval": float(self.poke_interval),
-                # It is known when the task starts, not when its DAG is parsed.
-                "deadline": None,
-                "exponential_backoff": self.exponential_backoff,
-                "max_wait": None if self.max_wait is None else self.max_wait.total_seconds(),
-            },
+            # When it gives up is known when the task starts, not when its DAG is parsed.
+            trigger_kwargs=self._looking(deadline=None),
             next_method="execute_complete",
             timeout=timedelta(seconds=self.timeout),
         )
+
+    def _looking(self, deadline: float | None) -> dict[str, Any]:
+        """Return the arguments of the trigger, as plain values."""
+        return {
+            "knowledge_bot_conn_id": self.knowledge_bot_conn_id,
+            "poke_interval": float(self.poke_interval),
+            "deadline": deadline,
+            "exponential_backoff": self.exponential_backoff,
+            "max_wait": None if self.max_wait is None else self.max_wait.total_seconds(),
+        }
 
     def execute_complete(self, context: "Context", event: object) -> None:  # noqa: ARG002 - Airflow's signature
         """Take the trigger's event.

@@ -126,38 +126,28 @@ class KnowledgeBotPingTrigger(_Looking, BaseTrigger):
             yield _event("timeout", f"The service was not ready in time: {self._last_failure}")
 
     async def _until_ready(self, limit: asyncio.Timeout) -> TriggerEvent:
-        hook, failures = KnowledgeBotHook(self.knowledge_bot_conn_id), 0
+        hook, failures, is_opened = KnowledgeBotHook(self.knowledge_bot_conn_id), 0, False
         while True:
             try:
                 check_filled(knowledge_bot_conn_id=self.knowledge_bot_conn_id)
                 async with await hook.get_async_conn() as client:
-                    if (left := self._seconds_left(_LAST_CHANCE)) is not None:
+                    left = self._seconds_left(_LAST_CHANCE)
+                    if left is not None and not is_opened:
                         limit.reschedule(asyncio.get_running_loop().time() + left)
-                    while True:
-                        try:
-                            await client.ping()
-                        except KnowledgeBotError as error:
-                            if not error.may_pass:
-                                raise
-                            failures = 0
-                            self._not_yet(error)
-                        else:
-                            return _event("ready", "The service answered the ping.")
-                        await self._pause()
+                    is_opened = True
+                    await client.ping()
+                return _event("ready", "The service answered the ping.")
             except AirflowNotFoundException:
                 return _event("failed", no_connection(self.knowledge_bot_conn_id))
             except Exception as error:  # noqa: BLE001 - Airflow's own server may be away
-                failures += 1
                 is_ours = isinstance(error, KnowledgeBotError | AirflowFailException)
-                lasts = is_ours and not getattr(error, "may_pass", False)
-                if lasts or failures >= _MOST_FAILURES:
+                may_pass = getattr(error, "may_pass", not is_ours)
+                failures = 0 if is_ours else failures + 1
+                if not may_pass or failures >= _MOST_FAILURES:
                     return _event("failed", str(error))
-                self._not_yet(error)
+                self._last_failure = str(error)
+                self.log.info("Not yet: %s", error)
             await self._pause()
-
-    def _not_yet(self, error: Exception) -> None:
-        self._last_failure = str(error)
-        self.log.info("Not yet: %s", error)
 
     def _seconds_left(self, least: float) -> float | None:
         return None if self.deadline is None else max(self.deadline - time.time(), least)

@@ -120,7 +120,7 @@ def test_no_more_messages_are_sent_than_the_budget_allows_and_it_is_said_before(
     assert (found.total, found.coverage) == (3, 1)
     assert len(service.conversations) == found.asked <= budget
     assert (told[0].asked, told[0].open, told[0].most) == (0, min(3, budget), min(6, budget))
-    assert (told[-1].asked, told[-1].passed, told[-1].total) == (found.asked, judged, 3)
+    assert (told[-1].asked, told[-1].passed) == (found.asked, judged)
 
 
 def test_a_budget_is_enough_for_lost_documents_too(run):
