@@ -107,13 +107,8 @@ class ProgressLog:
             return
         self._failed += 1
         if self._failed <= NAMED:
-            self._log.log(
-                logging.WARNING,
-                "%s: %s: %s",
-                outcome.kind,
-                brief(outcome.name),
-                brief(outcome.error),
-            )
+            name, error = brief(outcome.name), brief(outcome.error)
+            self._log.warning("%s: %s: %s", outcome.kind, name, error)
 
     def end(
         self,
@@ -131,41 +126,34 @@ class ProgressLog:
         for what in ("replaced", "moved", "removed", "superseded", "gone"):
             for item in named[what]:
                 source = item["source_id"]
-                self._log.log(logging.INFO, "%s: %s (source %s)", what, brief(item["name"]), source)
+                self._log.info("%s: %s (source %s)", what, brief(item["name"]), source)
             self._log_more(logging.INFO, getattr(report, what) - NAMED, what)
         if report.superseded or report.gone:
-            self._log.log(
-                logging.INFO,
+            self._log.info(
                 "The service still answers from what is superseded or gone. prune=True removes it "
                 "where the service announces `sync`; elsewhere, remove the sources there.",
             )
         if report.incomplete and report.stopped is None:
-            self._log.log(
-                logging.WARNING,
-                "Nothing was marked as gone, because not all items were seen: %s",
-                brief(report.incomplete),
+            why = brief(report.incomplete)
+            self._log.warning(
+                "Nothing was marked as gone, because not all items were seen: %s", why
             )
         if report.elsewhere:
-            self._log.log(
-                logging.WARNING,
+            self._log.warning(
                 "elsewhere: other runs are still sending %d items; the next run checks them.",
                 report.elsewhere,
             )
         for kind, count in tolerated.items():
-            self._log.log(
-                logging.WARNING,
-                "%s %d: does not fail the task, by its parameters fail_on and max_refused.",
-                kind,
-                count,
-            )
-        self._log.log(logging.INFO, "%s", storable(str(report)))
+            by = "by its parameters fail_on and max_refused"
+            self._log.warning("%s %d: does not fail the task, %s.", kind, count, by)
+        self._log.info("%s", storable(str(report)))
 
     def _log_skipped(self, outcome: "Outcome") -> None:
         """Log an item once, even where the task goes through all items a second time."""
         item = (outcome.name, outcome.key, outcome.error)
         if len(self._skipped) < NAMED and item not in self._skipped:
             self._skipped.add(item)
-            self._log.log(logging.INFO, "skipped: %s: %s", brief(item[0]), brief(item[2]))
+            self._log.info("skipped: %s: %s", brief(item[0]), brief(item[2]))
 
     def _log_more(self, level: int, count: int, what: str) -> None:
         if count > 0:
@@ -184,11 +172,10 @@ class ProgressLog:
         counts = ", ".join(
             f"{name.replace('_', ' ')} {count:,}" for name, count in report.counts.items() if count
         )
-        self._log.log(
-            logging.INFO, "%s", f"{done:,}{of_all} items, {rate:.0f}/s: {counts or 'none yet'}"
-        )
+        said = f"{done:,}{of_all} items, {rate:.0f}/s: {counts or 'none yet'}"
+        self._log.info("%s", said)
         if report.paused:
-            self._log.log(logging.WARNING, "Waiting: %s", brief(report.paused))
+            self._log.warning("Waiting: %s", brief(report.paused))
         self._counts.keep(report)
 
 

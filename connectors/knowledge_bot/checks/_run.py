@@ -324,17 +324,15 @@ class Schedule:
 
     def answered(self, number: int, answer: Answer, unmet: str, seconds: float) -> None:
         """Note an answer, and what is missing in it."""
-        passed = not unmet
         self._end(
             number,
             seconds,
-            again=not passed,
-            verdict=Verdict.PASSED if passed else Verdict.FAILED,
-            reason="" if passed else f"The answer {unmet}.",
+            again=bool(unmet),
+            verdict=Verdict.FAILED if unmet else Verdict.PASSED,
+            reason=unmet and f"The answer {unmet}.",
             answer=shortened(answer.text),
             message_id=answer.message and answer.message.id,
             conversation_id=answer.message and answer.message.conversation_id,
-            error=None,
         )
 
     def failed(self, number: int, error: KnowledgeBotError, seconds: float) -> None:
@@ -350,9 +348,6 @@ class Schedule:
             again=error.may_pass,
             verdict=Verdict.UNANSWERED,
             reason=_unanswered(error),
-            answer="",
-            message_id=None,
-            conversation_id=None,
             error=error,
         )
 
@@ -384,14 +379,14 @@ class Schedule:
     def _end(self, number: int, seconds: float, *, again: bool, **found: Any) -> None:
         if self._closed:  # nobody waits for it any more
             return
-        asked_at = self._asked_at.pop(number)
-        attempts = self._results[number].attempts + 1
-        result = replace(self._results[number], attempts=attempts, seconds=seconds, **found)
-        self._results[number] = result
+        asked_at, one = self._asked_at.pop(number), self._results[number]
+        result = self._results[number] = Result(
+            one.id, one.question, one.bot_id, attempts=one.attempts + 1, seconds=seconds, **found
+        )
         self._passed += result.passed
         options, until = self.options, self._began + self.options.wait
         # Where the wait is the shorter one, each is asked at its beginning and at its end.
-        short = options.wait < options.interval and attempts == 1
+        short = options.wait < options.interval and result.attempts == 1
         due = until if short else asked_at + options.interval
         if isinstance(result.error, APIError) and result.error.retry_after:
             due = max(due, time.monotonic() + result.error.retry_after)
