@@ -177,11 +177,10 @@ class Ledger:
         """Count the items by state, for each service and set of collections."""
         with self._reading() as connection:
             counts: dict[tuple[str, tuple[str, ...]], Counter[str]] = {}
-            dead = ", ".join(map(str, dead_runs(connection))) or "NULL"
-            found = connection.rows(sql.STATES.format(dead=dead))
-            for service, collections, state, count, gone in found:
+            dead = dead_runs(connection)
+            for service, collections, state, run, count, gone in connection.rows(sql.STATES):
                 counted = counts.setdefault((service, tuple(collections.split(","))), Counter())
-                counted.update({state: count, "gone": gone})
+                counted.update({State.UNKNOWN if run in dead else state: count, "gone": gone})
             states = LedgerCounts._fields[2:]
             return sorted(
                 LedgerCounts(*scope, *(counted[state] for state in states))
@@ -196,7 +195,8 @@ class Ledger:
             elif state == State.CREATED:
                 yield from entries_of(connection, "state = 'created'")
             else:  # by the index of what is not settled
-                yield from entries_of(connection, "state <> 'created' AND state = ?", str(state))
+                several = entries_of(connection, "state <> 'created'")
+                yield from (entry for entry in several if entry.state == state)
 
     def unknown(self) -> Iterator[Entry]:
         """Yield the items whose outcome is unknown, claims of dead workers included."""
@@ -254,7 +254,7 @@ class Ledger:
                 settled = row.settled(State.CREATED, source_id=source_id)
             else:
                 settled = row.settled(State.REFUSED, error=_SETTLED_AS_MISSING)
-            write_rows(connection, [settled], set())
+            write_rows(connection, [settled])
             return _single_entry(connection, entry.id)
 
     def forget(
@@ -469,8 +469,9 @@ def _of_key(connection: Connection, key: str) -> list[Entry]:
 def _single_entry(connection: Connection, key: str) -> Entry:
     entries = _of_key(connection, key)
     if not entries:
-        unsettled = entries_of(connection, "state = 'unknown'")
-        near = [entry.key for entry in unsettled if entry.key.endswith(f"/{key}")][:5]
+        unsettled = entries_of(connection, "state <> 'created'")
+        unknown = [entry.key for entry in unsettled if entry.state == State.UNKNOWN]
+        near = [each for each in unknown if each.endswith(f"/{key}")][:5]
         meant = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
         raise LedgerError(f"the ledger has no item with the key {key!r}{meant}")
     if len(entries) > 1:

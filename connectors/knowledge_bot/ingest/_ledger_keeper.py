@@ -332,13 +332,13 @@ class LedgerKeeper:
         try:
             mine = await self._writer.claim(job.claim)
         except BaseException as error:
-            self._writer.release(job.claim)
+            self._writer.release(job.claim, job.before)
             if isinstance(error, LedgerError):
                 self._run.counters.add(job.outcome("undelivered", f"it was not sent: {error}"))
             raise
         if mine and self._store.lapsed:
             # While the machine slept, others may have considered this run dead.
-            self._writer.release(job.claim)
+            self._writer.release(job.claim, job.before)
             mine = False
         if not mine:
             self._lost.append(job.item)
@@ -397,7 +397,7 @@ class LedgerKeeper:
                 known = {"digest": _CHANGED_MEANWHILE}
             superseded = superseded_rows(job.before, source_id)
             row = job.claim.settled(State.CREATED, source_id=storable(source_id), **known)
-            self._writer.add(rows=[row], released=[row.id], superseded=superseded)
+            self._writer.add(rows=[row], superseded=superseded)
             self._run.counters.counts["superseded"] += len(superseded)
         self._run.counters.add(job.outcome("created", source_id=source_id))
 
@@ -411,11 +411,11 @@ class LedgerKeeper:
     def failed(self, job: Job, kind: Kind | None, error: str, *, again: bool) -> None:
         """Record that an item was not created, or may not have been."""
         if again or kind == "invalid" or kind is None:
-            self._writer.release(job.claim)  # it was not sent: no claim while it waits
+            self._writer.release(job.claim, job.before)  # it was not sent: no claim while it waits
         else:
             state = State.UNKNOWN if kind == "unknown" else State.REFUSED
             row = job.claim.settled(state, error=storable(error[:2000]))
-            self._writer.add(rows=[row], released=[row.id])
+            self._writer.add(rows=[row])
         if kind is not None and not again:
             self._run.counters.add(job.outcome(kind, error))
 
@@ -524,12 +524,12 @@ class _Writer:
         self.add(claims=[claim])
         return await future
 
-    def release(self, claim: Row) -> None:
+    def release(self, claim: Row, before: Row | None) -> None:
         """Undo the claim of an item that was not sent."""
         if claim in self.batch.claims:
             self.batch.claims.remove(claim)
         else:
-            self.add(released=[claim.id])
+            self.add(released=[claim.id], rows=[] if before is None else [before])
 
     def add(self, **what: Sequence[Any]) -> None:
         """Let the next transaction write this too, in the fields of a batch."""

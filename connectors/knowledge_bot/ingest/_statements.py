@@ -5,18 +5,16 @@ INSERT, `{ids}` for some of many ids, and the other names in braces for what the
 differently (`_database`).
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-VERSION = 3
+VERSION = 4
 """Of the tables. A ledger with tables of another version cannot be used."""
 
 # All names share a prefix, since a PostgreSQL database often serves other programs too. RowColumns
 # that most rows do not need are NULL, and what many items share is in tables of its own: with ten
 # million items, a byte per row is ten megabytes. All times are Unix seconds.
 #
-# An item's row is written once for each result. No index holds what a result changes, and in
-# PostgreSQL a page keeps room for the next version of its rows (`{roomy}`), so that the indexes
-# are left alone ("Heap-Only Tuples"). What is being sent is in a narrow table of its own.
+# In PostgreSQL a page keeps room for the next version of its rows (`{roomy}`).
 TABLES = f"""
 CREATE TABLE kbot_ledger (version INTEGER NOT NULL);
 INSERT INTO kbot_ledger (version) VALUES ({VERSION});
@@ -48,14 +46,14 @@ CREATE TABLE kbot_items (         -- what became of each item
     name TEXT,                    -- NULL: the same as the key
     kind TEXT NOT NULL,
     location TEXT,                -- of a page or a file; NULL: the same as the key
-    state TEXT NOT NULL           -- created, refused or unknown
-        CHECK (state IN ('created', 'refused', 'unknown')),
+    state TEXT NOT NULL           -- claimed: its request is in flight
+        CHECK (state IN ('claimed', 'created', 'refused', 'unknown')),
     digest {{bytes}},             -- of the content that the service has
     pending {{bytes}},            -- of the content sent last, unless state is created
     version TEXT,                 -- changes with the content, and is cheaper than digest
     source_id TEXT,               -- the source created last ...
     source_name TEXT,             -- ... and its name, where the item has a newer one
-    idempotency_key TEXT,         -- of the attempt whose outcome is unknown, as in a claim
+    idempotency_key TEXT,         -- that the request in flight carries, or the unknown one did
     run BIGINT NOT NULL,          -- the run that wrote the row last
     generation INTEGER NOT NULL,  -- writing compares and swaps it
     attempts INTEGER NOT NULL,
@@ -67,19 +65,6 @@ CREATE TABLE kbot_items (         -- what became of each item
 CREATE INDEX kbot_items_unsettled ON kbot_items (state) WHERE state <> 'created';
 CREATE INDEX kbot_items_origin ON kbot_items (origin);
 CREATE INDEX kbot_items_gone ON kbot_items (gone_at) WHERE gone_at IS NOT NULL;
-CREATE TABLE kbot_claims (        -- the requests in flight: items that are being sent
-    id {{bytes}} PRIMARY KEY,     -- of the item, which may have no row yet
-    run BIGINT NOT NULL,
-    origin INTEGER NOT NULL,
-    collections INTEGER NOT NULL,
-    key TEXT NOT NULL,
-    name TEXT,                    -- NULL: the same as the key
-    kind TEXT NOT NULL,
-    location TEXT,                -- NULL: the same as the key
-    pending {{bytes}},            -- of the content being sent
-    idempotency_key TEXT,         -- that the request carries
-    claimed_at BIGINT NOT NULL
-){{keyed}};
 CREATE TABLE kbot_superseded (
     source_id TEXT PRIMARY KEY,
     replaced_by TEXT,
@@ -96,10 +81,10 @@ CREATE TABLE kbot_notes (         -- what whoever runs ingestions has to remembe
 """
 
 ALWAYS_THERE = {
-    "kbot_items", "kbot_origins", "kbot_collections", "kbot_runs", "kbot_superseded", "kbot_claims"
+    "kbot_items", "kbot_origins", "kbot_collections", "kbot_runs", "kbot_superseded"
 }  # fmt: skip
 
-EXPORTED = ("origins", "collections", "items", "superseded", "notes", "claims")
+EXPORTED = ("origins", "collections", "items", "superseded", "notes")
 """The tables that tell which items were sent, and what dead runs were sending."""
 
 DIED = "the worker that sent it died before it recorded the outcome"
@@ -139,47 +124,24 @@ _WRITTEN = RowColumns._fields[:-1]
 
 ITEMS = f"SELECT {COLUMNS} FROM kbot_items WHERE {{condition}}"
 
-# Each item once: what is being sent as its claim says, with what is known of it from before. What a
-# dead run was sending is unknown.
-HELD = f"""
-SELECT {COLUMNS} FROM (
-    SELECT {COLUMNS} FROM kbot_items WHERE id NOT IN (SELECT id FROM kbot_claims)
-    UNION ALL
-    SELECT claim.id, claim.origin, claim.collections, claim.key, claim.name, claim.kind,
-        claim.location, CASE WHEN claim.run IN ({{dead}}) THEN 'unknown' ELSE 'claimed' END,
-        item.digest, claim.pending, item.version, item.source_id,
-        CASE WHEN item.source_id IS NOT NULL
-            THEN coalesce(item.source_name, item.name, item.key) END,
-        claim.idempotency_key, claim.run,
-        coalesce(item.generation, 0) + 1, coalesce(item.attempts, 0) + 1,
-        CASE WHEN claim.run IN ({{dead}}) THEN '{DIED}' END,
-        claim.claimed_at, NULL, NULL, coalesce(item.number, 0)
-    FROM kbot_claims AS claim LEFT JOIN kbot_items AS item ON item.id = claim.id
-) AS held WHERE {{condition}}
-"""
-
 WRITE = f"""
 INSERT INTO kbot_items ({", ".join(_WRITTEN)})
 VALUES {{rows}}
 ON CONFLICT (id) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in _WRITTEN[1:])}
 WHERE kbot_items.generation = excluded.generation - 1    -- unchanged since it was read, or ...
-   OR (kbot_items.run = excluded.run AND kbot_items.state = 'unknown')
-   OR EXISTS (SELECT 1 FROM kbot_claims              -- ... the outcome of this run's claim,
-              WHERE id = excluded.id AND run = excluded.run)  -- even if it was taken for dead
+   OR (kbot_items.run = excluded.run                     -- ... the outcome of this run's claim,
+       AND kbot_items.state IN ('claimed', 'unknown'))   -- even if it was taken for dead
 """
 THERE = "SELECT id FROM kbot_items WHERE id {ids}"
-GENERATIONS = "SELECT id, generation FROM kbot_items WHERE id {ids}"
 
 # An item that is found under another key keeps its row, unless that was written meanwhile.
 MOVE = f"""
 UPDATE kbot_items SET {", ".join(f"{name} = ?" for name in _WRITTEN)}
 WHERE number = ? AND state = 'created' AND digest = ?
-  AND id NOT IN (SELECT id FROM kbot_claims)
   AND NOT EXISTS (SELECT 1 FROM kbot_items AS other WHERE other.id = ?)
 """
 FORGET = """
-DELETE FROM kbot_items WHERE id = ? AND coalesce(source_id, '') = ?
-  AND id NOT IN (SELECT id FROM kbot_claims)
+DELETE FROM kbot_items WHERE id = ? AND coalesce(source_id, '') = ? AND state <> 'claimed'
 """
 
 # What the run of an origin begins with: all that the service has of it.
@@ -192,18 +154,12 @@ VERSION_OF = "SELECT version FROM kbot_items WHERE id = ?"
 
 # Claims and runs ----------------------------------------------------------------------------------
 
-OF_CLAIM = (
-    "id", "run", "origin", "collections", "key", "name", "kind", "location", "pending",
-    "idempotency_key", "updated_at",
-)  # fmt: skip
-CLAIM = f"""
-INSERT INTO kbot_claims ({", ".join(OF_CLAIM[:-1])}, claimed_at)
-VALUES {{rows}} ON CONFLICT DO NOTHING
-"""
-CLAIMED = "SELECT id FROM kbot_claims WHERE id {ids} AND run = ?"
-RELEASE = "DELETE FROM kbot_claims WHERE id {ids} AND run = ?"
-RELEASE_ALL = "DELETE FROM kbot_claims WHERE run = ?"
-CLAIMING_RUNS = "SELECT DISTINCT run FROM kbot_claims"
+_CLAIMED = "state <> 'created' AND state = 'claimed'"  # by the index
+RELEASE = f"DELETE FROM kbot_items WHERE id {{ids}} AND run = ? AND {_CLAIMED}"
+CLAIMING_RUNS = f"SELECT DISTINCT run FROM kbot_items WHERE {_CLAIMED}"
+EXPIRE = f"UPDATE kbot_items SET state = 'unknown', error = '{DIED}' WHERE run = ? AND {_CLAIMED}"
+
+RUNS = "SELECT DISTINCT run FROM kbot_claims"
 CLAIMS_OF = "state = 'claimed' AND run = ? ORDER BY id"
 
 RUNS = "SELECT run, machine, host, pid, started, lease_until FROM kbot_runs"
@@ -213,15 +169,13 @@ VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (run) DO UPDATE SET lease_until = excluded
 """
 END_RUN = "DELETE FROM kbot_runs WHERE run = ?"
 # What killed runs left behind and nothing needs.
-FORGET_RUNS = """
-DELETE FROM kbot_runs WHERE lease_until < ? AND run NOT IN (SELECT run FROM kbot_claims)
-"""
+FORGET_RUNS = f"DELETE FROM kbot_runs WHERE lease_until < ? AND run NOT IN ({CLAIMING_RUNS})"
 
 # What is gone, and what was superseded ------------------------------------------------------------
 
 MARK_GONE = """
 UPDATE kbot_items SET gone_at = {at}, gone_reason = {reason}, generation = generation + 1
-WHERE number {ids} AND id NOT IN (SELECT id FROM kbot_claims)
+WHERE number {ids} AND state <> 'claimed'
 """
 
 SUPERSEDE = """
@@ -257,24 +211,18 @@ NOTE = "SELECT note FROM kbot_notes WHERE name = ?"
 DELETE_NOTE = "DELETE FROM kbot_notes WHERE name = ?"
 ADD_NOTE = "INSERT INTO kbot_notes VALUES (?, ?)"
 
-STATES = f"""
-SELECT service, ids, state, count(*), count(gone_at)
-FROM ({HELD.format(dead="{dead}", condition="1 = 1")}) AS items
-    JOIN kbot_origins ON kbot_origins.number = origin
+STATES = """
+SELECT service, ids, state, CASE WHEN state = 'claimed' THEN run END, count(*), count(gone_at)
+FROM kbot_items JOIN kbot_origins ON kbot_origins.number = origin
     JOIN kbot_collections ON kbot_collections.number = collections
-GROUP BY service, ids, state
+GROUP BY 1, 2, 3, 4
 """
 
 # In PostgreSQL nobody else may do the same meanwhile; SQLite has one writer anyway.
 LOCK_RUNS = "LOCK TABLE kbot_runs IN SHARE ROW EXCLUSIVE MODE"
-LOCK_ITEMS = "LOCK TABLE kbot_items, kbot_claims IN SHARE ROW EXCLUSIVE MODE"
+LOCK_ITEMS = "LOCK TABLE kbot_items IN SHARE ROW EXCLUSIVE MODE"
 LOCK_NOTES = "LOCK TABLE kbot_notes IN SHARE ROW EXCLUSIVE MODE"
 SET_NUMBERS = """
 SELECT setval(pg_get_serial_sequence('{table}', 'number'), coalesce(max(number), 0) + 1, false)
 FROM {table}
 """
-
-
-def held(dead: Any, condition: str) -> str:
-    """Return the query of items as the ledger knows them, claims of dead runs as unknown."""
-    return HELD.format(dead=", ".join(map(str, dead)) or "NULL", condition=condition)

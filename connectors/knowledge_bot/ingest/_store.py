@@ -1,9 +1,8 @@
 """The ledger's rows, and what one run reads and writes of them.
 
-Before the request of an item leaves, a row of `kbot_claims` says on disk that it is being sent.
-With the outcome, the item's own row is written and the claim removed, in one transaction. An item
-can be claimed only while its row is as it was when the decision was made, so two runs never send
-the same item. The claims of a run that died have an unknown outcome.
+Before the request of an item leaves, its row says on disk that it is being sent. It can be claimed
+only while its row is as it was when the decision was made, so two runs never send the same item.
+The claims of a run that died have an unknown outcome.
 """
 
 import hashlib
@@ -54,10 +53,7 @@ class State(StrEnum):
 
 
 class Row(sql.RowColumns):
-    """What the ledger knows of an item.
-
-    While a run sends it, the state is `claimed`, and a row of `kbot_claims` has what is new.
-    """
+    """What the ledger knows of an item."""
 
     __slots__ = ()
 
@@ -138,28 +134,30 @@ def item_ids(service: str, origin: str) -> Callable[[str], bytes]:
     return item_id
 
 
-def write_rows(connection: Connection, rows: Sequence[Row], claimed: Set[bytes]) -> set[bytes]:
+def write_rows(
+    connection: Connection, rows: Iterable[Row], released: Set[bytes] = frozenset()
+) -> set[bytes]:
     """Write rows; return the ids of those that another run wrote since they were read.
 
     Each row has the generation after the one it was read with. The outcome of a claim is always
-    written while the claim, or the row, still belongs to that run. A row that was read and is not
-    there any more stays away: its source was removed.
+    written while the row still belongs to that run. A row that was read and is not there any more
+    stays away: its source was removed.
 
     Args:
         connection: to the ledger.
         rows: what to write.
-        claimed: the ids of those rows that are outcomes of claims.
+        released: the ids of rows that are not there since a claim ended.
     """
-    last = {row.id: row for row in rows}  # a statement of PostgreSQL writes no row twice
-    read = {row.id for row in last.values() if row.generation > 1} - claimed
-    if read:
-        there = connection.of_ids(sql.THERE, sorted(read))
-        for each in read.difference(each for (each,) in there):
-            del last[each]
-    if connection.insert(sql.WRITE, [row[:-1] for row in last.values()]) == len(last):
-        return set()
-    found = {row.id: row for row in rows_where(connection, "id {ids}", ids=list(last))}
-    return {row.id for row in last.values() if not _is_written(row, found.get(row.id))}
+    # A statement of PostgreSQL writes no row twice; in the same order in all runs it locks them.
+    last = {row.id: row for row in sorted(rows, key=attrgetter("id"))}
+    read = {row.id for row in last.values() if row.generation > 1} - released
+    there = connection.of_ids(sql.THERE, sorted(read)) if read else []
+    away = [last.pop(each) for each in read.difference(each for (each,) in there)]
+    lost = {row.id for row in away if row.state == State.CLAIMED}
+    if connection.insert(sql.WRITE, [row[:-1] for row in last.values()]) < len(last):
+        found = {row.id: row for row in rows_where(connection, "id {ids}", ids=list(last))}
+        lost |= {row.id for row in last.values() if not _is_written(row, found.get(row.id))}
+    return lost
 
 
 def rows_where(
@@ -167,7 +165,7 @@ def rows_where(
     condition: str,
     *values: Any,
     ids: Sequence[Any] | None = None,
-    dead: Iterable[int] | None = None,
+    dead: Set[int] = frozenset(),
 ) -> list[Row]:
     """Return the rows that meet a condition, which has `{ids}` where these are to be found.
 
@@ -176,12 +174,17 @@ def rows_where(
         condition: on the columns of `Row`.
         values: of the condition.
         ids: which ones, if it names them.
-        dead: runs whose claims are unknown; None: claims do not count, only outcomes.
+        dead: runs whose claims are unknown.
     """
-    held = sql.ITEMS.format(condition=condition) if dead is None else sql.held(dead, condition)
-    if ids is None:
-        return list(map(Row._make, connection.rows(held, *values)))
-    return list(map(Row._make, connection.of_ids(held, ids, *values)))
+    query = sql.ITEMS.format(condition=condition)
+    found = connection.rows(query, *values) if ids is None else connection.of_ids(query, ids)
+    rows = map(Row._make, found)
+    return [
+        row._replace(state=State.UNKNOWN, error=sql.DIED)
+        if row.state == State.CLAIMED and row.run in dead
+        else row
+        for row in rows
+    ]
 
 
 def _is_written(row: Row, found: Row | None) -> bool:
@@ -213,11 +216,7 @@ def expire(connection: Connection) -> None:
 
 def expire_run(connection: Connection, run: int) -> None:
     """Turn a run's claims into unknown outcomes, and end its lease, inside a transaction."""
-    claims = rows_where(connection, sql.CLAIMS_OF, run, dead=())
-    if claims:
-        unknown = [row.settled(State.UNKNOWN, error=sql.DIED) for row in claims]
-        write_rows(connection, unknown, {row.id for row in claims})
-    connection.run(sql.RELEASE_ALL, run)
+    connection.run(sql.EXPIRE, run)
     connection.run(sql.END_RUN, run)
 
 
@@ -235,8 +234,8 @@ class Batch:
     """What goes into one transaction.
 
     Attributes:
-        rows: outcomes of claims, and corrected rows.
-        released: the ids of claims that end, with their outcome in `rows` or with nothing sent.
+        rows: outcomes of claims, corrected rows, and what claims that are released began with.
+        released: the ids of claims that end with nothing sent.
         claims: what is sent next.
         superseded: sources that were replaced, as `superseded_rows` returns them.
         moved: rows with the digest, whose items have another key.
@@ -363,7 +362,7 @@ class Store:
         """Look items up by their ids; claims of dead runs are unknown outcomes by then."""
 
         def find(connection: Connection) -> dict[bytes, Row]:
-            rows = rows_where(connection, "id {ids}", ids=ids, dead=())
+            rows = rows_where(connection, "id {ids}", ids=ids)
             claimed = any(row.state == State.CLAIMED and row.run != self.run for row in rows)
             if claimed and (dead := dead_runs(connection)):
                 if not self.reading:
@@ -397,8 +396,9 @@ class Store:
         with connection.transaction():
             if self.due:  # first, so that a run considered dead is live before its claims
                 self._renew(connection)
-            released = set(batch.released)
-            lost = write_rows(connection, batch.rows, released) if batch.rows else set[bytes]()
+            if released := set(batch.released):
+                connection.run_for_ids(sql.RELEASE, sorted(released), self.run)
+            lost = write_rows(connection, [*batch.rows, *batch.claims], released)
             if batch.superseded:
                 connection.insert(sql.SUPERSEDE, batch.superseded)
             for row in batch.moved:
@@ -409,32 +409,8 @@ class Store:
                     (there,) = rows_where(connection, "id = ?", row.id)
                     if older := superseded_rows(row, there.source_id):
                         connection.insert(sql.SUPERSEDE, older)
-            if batch.released:
-                connection.run_for_ids(sql.RELEASE, sorted(released), self.run)
-            if batch.claims:
-                lost |= self._claim(connection, batch.claims)
             if leave:
                 expire_run(connection, self.run)
-        return lost
-
-    def _claim(self, connection: Connection, claims: list[Row]) -> set[bytes]:
-        """Claim items; return the ids of those that another run has, or has written since."""
-        # In the same order in all runs: PostgreSQL locks row by row, and would find deadlocks.
-        claims = sorted(claims, key=attrgetter("id"))
-        ids = [claim.id for claim in claims]
-        mine = set(ids)
-        if connection.insert(sql.CLAIM, list(map(attrgetter(*sql.OF_CLAIM), claims))) < len(claims):
-            mine = {each for (each,) in connection.of_ids(sql.CLAIMED, ids, self.run)}
-        # A statement of its own, after the claims are there: who held one of them before has
-        # committed by now, and in PostgreSQL only a new statement sees that.
-        generations = dict(connection.of_ids(sql.GENERATIONS, ids))
-        lost = {
-            claim.id
-            for claim in claims
-            if claim.id not in mine or generations.get(claim.id, 0) != claim.generation - 1
-        }
-        if lost:
-            connection.run_for_ids(sql.RELEASE, sorted(lost), self.run)
         return lost
 
     @property

@@ -62,8 +62,8 @@ def claim(ledger: Ledger, lease_until: float) -> None:
     """Let another machine's run claim a new item."""
     execute(
         ledger,
-        "INSERT INTO kbot_claims (id, run, origin, collections, key, kind, claimed_at) "
-        "VALUES (?, 7, 1, 1, 'new', 'text', 1)",
+        "INSERT INTO kbot_items (id, run, origin, collections, key, kind, state, generation, "
+        "attempts, updated_at) VALUES (?, 7, 1, 1, 'new', 'text', 'claimed', 1, 1, 1)",
         b"new",
     )
     execute(ledger, "INSERT INTO kbot_runs VALUES (7, 'elsewhere', '', 1, '', ?)", lease_until)
@@ -81,10 +81,9 @@ def test_what_was_imported_is_all_that_the_ledger_held(send, filled, place, kind
     assert other.import_from(ledger.export()) == {
         "origins": 2,
         "collections": 2,
-        "items": 7,
+        "items": 8,
         "superseded": 1,
         "notes": 1,
-        "claims": 1,
     }
     assert [entry.key for entry in other.unknown()] == ["lost", "new"]
     assert held_but_new(other) == held_but_new(ledger)
@@ -175,7 +174,7 @@ def test_an_export_holds_no_content_and_no_value_of_a_header(send, ledger):
 @pytest.mark.parametrize(
     "statement",
     [
-        *(f"UPDATE kbot_ledger SET version = {number}" for number in (1, 4, 99)),
+        *(f"UPDATE kbot_ledger SET version = {number}" for number in (1, 5, 99)),
         "DELETE FROM kbot_ledger",
         "DROP TABLE kbot_items",
     ],

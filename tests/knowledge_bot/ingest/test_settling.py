@@ -15,10 +15,7 @@ from scripted_server import reset
 
 pytestmark = pytest.mark.timeout(60)
 
-CLAIMED_BY_THE_DEAD = (
-    "INSERT INTO kbot_claims (id, run, origin, collections, key, kind, claimed_at) "
-    "SELECT id, 7, origin, collections, key, kind, 1 FROM kbot_items WHERE key = 't1'"
-)
+CLAIMED_BY_THE_DEAD = "UPDATE kbot_items SET state = 'claimed', run = 7 WHERE key = 't1'"
 
 
 @pytest.fixture
