@@ -2,11 +2,14 @@
 
 import json
 import os
+import re
 import tomllib
 from pathlib import Path
 
 from knowledge_bot.checks._questions import Question, question_of
 from knowledge_bot.errors import ConfigurationError
+
+_HEAD = re.compile(r"^[ \t]*\[\[[ \t]*questions[ \t]*\]\]", re.MULTILINE)
 
 
 def load_questions(path: str | os.PathLike[str]) -> list[Question]:
@@ -71,7 +74,13 @@ def _from_toml(text: str, name: str) -> list[Question]:
             f"{name}: {next(iter(tables))!r} is unknown; each question is a table [[questions]]"
         )
     several = given if isinstance(given, list) else [given]
-    return [question_of(one, f"{name}, question {place}") for place, one in enumerate(several, 1)]
+    # The parser gives no line numbers. Inline tables, or heads inside texts, spoil the count.
+    places = [f"line {text.count(chr(10), 0, one.start()) + 1}" for one in _HEAD.finditer(text)]
+    if len(places) != len(several):
+        places = [f"question {number}" for number, _ in enumerate(several, 1)]
+    return [
+        question_of(one, f"{name}, {place}") for one, place in zip(several, places, strict=True)
+    ]
 
 
 def _from_lines(text: str, name: str) -> list[Question]:

@@ -49,9 +49,10 @@ class _Check(NamedTuple):
 def doctor(ctx: click.Context, ledger_address: str | None, as_json: bool) -> None:
     """Show where each setting comes from, and what works.
 
-    It pings the service, lists its bots and collections with the key, reads the ledger, and says
-    what the service has written down of each origin. It never shows the key, and changes nothing.
-    The exit code is 4 if the key is at fault, 1 if something else is.
+    It pings the service, lists its bots and collections with the key, reads the ledger, and
+    compares what that or the service itself has written down of each origin with the sources that
+    are there. It never shows the key, and changes nothing. The exit code is 4 if the key is at
+    fault, 1 if something else is.
 
     \b
     kbot doctor
@@ -60,7 +61,7 @@ def doctor(ctx: click.Context, ledger_address: str | None, as_json: bool) -> Non
     service: ServiceOptions = ctx.obj
     settings = list(_settings(ctx, service, ledger_address))
     checks = [
-        *_checks_of_the_service(service),
+        *_checks_of_the_service(service, ledger_address),
         _check_of_the_ledger(ledger_address),
     ]
     failed = [check for check in checks if check.ok is False]
@@ -121,7 +122,7 @@ def _proxies(service: ServiceOptions) -> Iterator[_Setting]:
         yield _Setting("proxy", shown + not_for, name)
 
 
-def _checks_of_the_service(service: ServiceOptions) -> Iterator[_Check]:
+def _checks_of_the_service(service: ServiceOptions, ledger_address: str | None) -> Iterator[_Check]:
     try:
         if not service.address.value:
             yield _Check("service", False, "No service is named: `kbot login` saves one.")
@@ -148,7 +149,7 @@ def _checks_of_the_service(service: ServiceOptions) -> Iterator[_Check]:
         yield _collections(service, client)
         yield from _extensions(client)
         if key:
-            yield from _origins(client)
+            yield from _books(client, ledger_address)
 
 
 def _failed(name: str, error: Failed | KnowledgeBotError) -> _Check:
@@ -207,16 +208,19 @@ def _extensions(client: "Client") -> Iterator[_Check]:
         yield _Check(f"extension {name}", True, ", ".join(parameters) or "Announced.")
 
 
-def _origins(client: "Client") -> Iterator[_Check]:
-    """Say what the service has written down of origins, if it does."""
+def _books(client: "Client", ledger_address: str | None) -> Iterator[_Check]:
+    """Compare what is written down of origins with what the service holds."""
     try:
-        if "sync" in client.extensions():
-            yield from _each_origin(client)
+        announced = client.extensions()
+        if "sync" in announced:
+            yield from _origins(client)
+        elif "sources" in announced:
+            yield from _missing_sources(client, ledger_address)
     except KnowledgeBotError as error:
         yield _Check("origins", False, str(error))
 
 
-def _each_origin(client: "Client") -> Iterator[_Check]:
+def _origins(client: "Client") -> Iterator[_Check]:
     origins = client.list_origins()
     for one in origins[:_ORIGINS]:
         sums = client.compare_origin(one.name)
@@ -230,6 +234,24 @@ def _each_origin(client: "Client") -> Iterator[_Check]:
         yield _Check(f"origin {one.name}", sums.untold == 0, ", ".join(parts))
     if (more := len(origins) - _ORIGINS) > 0:
         yield _Check("origins", None, f"{more} more: `kbot sources origins` lists them.")
+
+
+def _missing_sources(client: "Client", ledger_address: str | None) -> Iterator[_Check]:
+    ledger = open_ledger(ledger_address)
+    if not ledger.exists():
+        return
+    entries = [one for one in ledger.entries("created") if one.service == client.base_url]
+    there = {one.id for one in client.list_sources()}
+    gone = [one.key for one in entries if one.source_id and one.source_id not in there]
+    if not gone:
+        yield _Check("ledger and service", True, f"The service has all {len(entries)} sources.")
+        return
+    yield _Check(
+        "ledger and service",
+        False,
+        f"{len(gone)} of {len(entries)} sources that it created are not in the service, and no run "
+        f"sends them again, such as {', '.join(gone[:3])}. `kbot ledger forget` lets them be sent.",
+    )
 
 
 _EXTENSIONS = {

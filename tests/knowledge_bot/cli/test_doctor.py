@@ -154,3 +154,17 @@ def test_it_says_what_the_service_holds_of_each_origin(examined, standing_in):
             client.complete_origin(f"{number}", "run", limit=0)
     _, _, checks = examined()
     assert checks["origins"] == (None, "11 more: `kbot sources origins` lists them.")
+
+
+@pytest.mark.parametrize("lost", [0, 2])
+def test_it_says_which_sources_of_the_ledger_are_not_in_the_service(
+    examined, standing_in, run, lost
+):
+    service = standing_in(**HANDBOOK, extensions={"sources"})
+    items = "\n".join(json.dumps({"name": f"n{n}", "content": f"{n}"}) for n in range(5))
+    done = run("ingest", "jsonl", "-", "--collection", "col_handbook", stdin=items)
+    assert done.exit_code == 0, done.output
+    del service.sources[:lost]
+    code, _, checks = examined()
+    assert (code, checks["ledger and service"][0]) == ((1, False) if lost else (0, True))
+    assert ("n1" in checks["ledger and service"][1]) == bool(lost)
