@@ -26,7 +26,7 @@ OF_THE_PROJECT = ("ingestion_scaling",)
 # Need the history of a repository, or folders of data; each tells its usage.
 BY_HAND = {"service_documents", "service_nights"}
 BY_HAND |= {"service_answers"} if "KNOWLEDGE_BOT_QUESTION_SETS" not in os.environ else set()
-NOT_TOPICS = {"__main__", "measuring"} | BY_HAND
+NOT_TOPICS = {"__main__", "answering_server", "measuring"} | BY_HAND
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""Ingestion with a ledger: a second run over unchanged files, and memory.
+"""Ingestion with a ledger: what it costs, a second run over unchanged files, and memory.
 
     python tests/benchmarks/ingestion.py [--full] [--json FILE]
 
@@ -6,8 +6,8 @@ What is compared runs in turn, in another order each round. `--full` takes 100,0
 and some minutes more.
 """
 
+import asyncio
 import hashlib
-import json
 import os
 import random
 import statistics
@@ -16,28 +16,24 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from multiprocessing import Process, SimpleQueue
 from pathlib import Path
 from typing import Any
 
+from answering_server import answering
 from measuring import Figure, peak_mebibytes, report
 
-from knowledge_bot import Client
+from knowledge_bot import AsyncClient, Client
 from knowledge_bot.ingest import Ledger, Text, ingest
 from knowledge_bot.origins import Folder
 
 IN_FLIGHT = 16
 ROUNDS = 7
+TEXTS = 6000
 FULL = "--full" in sys.argv
 FILES = 100_000 if FULL else 20_000
 MANY = 100_000 if FULL else 10_000
 FILE_SIZE = 64 * 1024
 COLLECTION = "col_1"
-
-SOURCE = {"id": "src_1", "name": "a", "status": "pending", "created_at": 1731500000000}
-CREATED = json.dumps({"value": SOURCE | {"collections": [{"id": COLLECTION, "name": "a"}]}})
 
 Rows = list[dict[str, Any]]
 
@@ -48,8 +44,10 @@ def main() -> None:
         print(memory(int(sys.argv[2])))
         return
     rows: Rows = []
+    with answering(0.002) as url:
+        figures = [throughput(url, rows)]
     with tempfile.TemporaryDirectory() as folder:
-        figures = unchanged_files(Path(folder), rows)
+        figures += unchanged_files(Path(folder), rows)
     few, many = (memory_of_another_process(count) for count in (1000, MANY))
     rows += [
         {"case": "MiB at most, 1,000 texts", "value": round(few, 1)},
@@ -59,43 +57,55 @@ def main() -> None:
     report("Ingestion", figures, rows)
 
 
-class Answer(BaseHTTPRequestHandler):
-    """Reads a request to its end and keeps nothing of it."""
-
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
-
-    def do_GET(self) -> None:
-        self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        body = (CREATED if self.command == "POST" else '"pong"').encode()
-        self.send_response_only(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    do_POST = do_GET  # noqa: N815
-
-
-def answer(address: "SimpleQueue[str]") -> None:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
-    address.put(f"http://127.0.0.1:{server.server_port}")
-    server.serve_forever()
-
-
-@contextmanager
-def answering() -> Iterator[str]:
-    """Run a service in a process of its own; give its address."""
-    address: SimpleQueue[str] = SimpleQueue()
-    process = Process(target=answer, args=(address,), daemon=True)
-    process.start()
-    yield address.get()
-    process.kill()
-
-
 def texts(count: int) -> Iterator[Text]:
     """Yield texts of some 2,000 characters."""
     for number in range(count):
         yield Text(name=f"text {number}", content=f"This is the text {number}. " * 80)
+
+
+def alone(url: str) -> None:
+    """Create sources with as many requests in flight, and nothing that remembers them."""
+
+    async def create(client: AsyncClient, left: Iterator[Text]) -> None:
+        for text in left:
+            await client.create_text_source(
+                name=text.name, collections=COLLECTION, content=text.content
+            )
+
+    async def main() -> None:
+        async with AsyncClient("key", url) as client:
+            left = texts(TEXTS)
+            await asyncio.gather(*(create(client, left) for _ in range(IN_FLIGHT)))
+
+    asyncio.run(main())
+
+
+def ingested(url: str, count: int, ledger: Path) -> None:
+    """Ingest so many texts with a ledger on disk."""
+    with Client("key", url) as client:
+        options = {"collections": COLLECTION, "ledger": ledger, "concurrency": IN_FLIGHT}
+        assert ingest(client, texts(count), **options).created == count
+
+
+def throughput(url: str, rows: Rows) -> Figure:
+    """Compare a first run with the same requests alone."""
+    wall: dict[str, list[float]] = {"alone": [], "with a ledger on disk": []}
+    for turn in range(-1, ROUNDS):  # the first one warms up
+        for case in random.sample([*wall], len(wall)):
+            with tempfile.TemporaryDirectory() as folder:
+                began = time.perf_counter()
+                if case == "alone":
+                    alone(url)
+                else:
+                    ingested(url, TEXTS, Path(folder, "ledger.db"))
+                if turn >= 0:
+                    wall[case].append(time.perf_counter() - began)
+    rows += [
+        {"case": f"texts/s, {case}", "value": round(TEXTS / middle(seconds))}
+        for case, seconds in wall.items()
+    ]
+    bare, kept = map(middle, wall.values())
+    return Figure("throughput with a ledger on disk", bare / kept, 0.7, at_least=True)
 
 
 def middle(samples: list[float]) -> float:
@@ -171,14 +181,8 @@ def memory_of_another_process(count: int) -> float:
 
 def memory(count: int) -> float:
     """Ingest so many texts; return the process's peak memory in MiB."""
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        answering() as url,
-        Client("key", url) as client,
-    ):
-        options = {"collections": COLLECTION, "ledger": f"{folder}/ledger.db"}
-        report = ingest(client, texts(count), **options, concurrency=IN_FLIGHT)
-        assert report.created == count
+    with tempfile.TemporaryDirectory() as folder, answering() as url:
+        ingested(url, count, Path(folder, "ledger.db"))
     return peak_mebibytes()
 
 

@@ -1,15 +1,30 @@
-"""What a topic measured: figures beside their bounds, and tables."""
+"""Measurements side by side, as ratios: these machines are shared and noisy.
+
+What is compared runs in one process, in short blocks in turn, in another order each round; a figure
+is the median of a candidate's blocks over the median of the anchor's. CPU time of the process is
+what counts, since wall time holds the neighbours' work as well.
+"""
 
 import argparse
 import json
 import os
 import platform
+import random
+import statistics
 import subprocess
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one call costs, in microseconds: medians over the rounds."""
+
+    cpu: float
+    wall: float
 
 
 @dataclass(frozen=True)
@@ -36,6 +51,16 @@ class Figure:
         return self.value >= self.bound if self.at_least else self.value <= self.bound
 
 
+def one_by_one(ask: Callable[[], object], calls: int) -> Callable[[], None]:
+    """Return a block that makes so many calls, one after the other."""
+
+    def block() -> None:
+        for _ in range(calls):
+            ask()
+
+    return block
+
+
 def cpu_seconds(pid: int) -> float:
     """Return the CPU time that a process has used, user's and system's (proc(5))."""
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
@@ -57,6 +82,33 @@ def peak_mebibytes() -> float:
     return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 
 
+def interleave(
+    blocks: Mapping[str, Callable[[], object]], *, calls: int, rounds: int = 15
+) -> dict[str, Cost]:
+    """Run every block once to warm up and then `rounds` times in turn.
+
+    Args:
+        blocks: for each candidate a function that makes `calls` calls.
+        calls: how many calls a block makes.
+        rounds: how many blocks of each are measured.
+
+    Returns:
+        The cost of one call for each candidate.
+    """
+    samples: dict[str, list[tuple[float, float]]] = {name: [] for name in blocks}
+    for block in blocks.values():
+        block()
+    for _ in range(rounds):
+        for name in random.sample(list(blocks), len(blocks)):
+            cpu, wall = time.process_time(), time.perf_counter()
+            blocks[name]()
+            samples[name].append((time.process_time() - cpu, time.perf_counter() - wall))
+    return {
+        name: Cost(*(statistics.median(column) / calls * 1e6 for column in zip(*rows, strict=True)))
+        for name, rows in samples.items()
+    }
+
+
 def run_together(commands: Sequence[Sequence[str]]) -> tuple[float, list[str]]:
     """Start processes that say "ready" and wait for a line, let them all go, and wait for them.
 
@@ -76,6 +128,19 @@ def run_together(commands: Sequence[Sequence[str]]) -> tuple[float, list[str]]:
         process.stdin.write("\n")
         process.stdin.flush()
     return began, [process.communicate()[0] for process in running]
+
+
+def rows_of(label: str, costs: Mapping[str, Cost]) -> list[dict[str, Any]]:
+    """Return the costs as rows of a table, `label` in front."""
+    return [
+        {
+            "case": label,
+            "client": name,
+            "CPU µs": round(cost.cpu, 1),
+            "wall µs": round(cost.wall, 1),
+        }
+        for name, cost in costs.items()
+    ]
 
 
 def report(topic: str, figures: Sequence[Figure], rows: Iterable[Mapping[str, Any]] = ()) -> None:

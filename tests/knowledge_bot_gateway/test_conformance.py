@@ -1,4 +1,4 @@
-"""What others' suites say of the gateway: llm-comply, LangChain's, and schemathesis."""
+"""What others' suites say of the gateway: MCP's own, llm-comply, LangChain's, and schemathesis."""
 
 import re
 import subprocess
@@ -10,6 +10,7 @@ import pytest
 from langchain_openai import ChatOpenAI
 from langchain_tests.integration_tests import ChatModelIntegrationTests
 
+import mcp_conformance
 from gateways import KEY, app_of, numbering, serving
 
 BIN = Path(sys.executable).parent
@@ -56,6 +57,16 @@ def test_the_description_is_true_in_200_examples(address, tmp_path):
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("revision", mcp_conformance.REVISIONS)
+def test_the_official_suite_of_mcp_passes(tmp_path_factory, revision):
+    program = mcp_conformance.install(tmp_path_factory.getbasetemp() / "conformance")
+    with mcp_conformance.serving() as address:
+        done = mcp_conformance.run(program, address, revision)
+    assert done.returncode == 0, done.stdout[done.stdout.find("=== SUMMARY") :]
 
 
 class TestChatOpenAI(ChatModelIntegrationTests):

@@ -40,10 +40,15 @@ def upstream(api_key=SERVICE_KEY, base_url=None, **options):
     return Upstream(base_url or f"https://service-{next(_addresses)}.test", api_key, **options)
 
 
-def app_of(*, keys=(KEY,), admission=None, allow_writes=False, **options):
-    """The application of a gateway; `api_key=None` has callers' keys passed through."""
+def app_of(*, keys=(KEY,), admission=None, allow_writes=False, on_mcp=None, **options):
+    """The application of a gateway; `api_key=None` has callers' keys passed through.
+
+    `on_mcp` is given the MCP server before it starts; the rest goes to `Upstream`.
+    """
     behind = upstream(**options)
     server = create_mcp_server(behind, allow_writes=allow_writes)
+    if on_mcp is not None:
+        on_mcp(server)
     given = {"hosts": ("gateway", "127.0.0.1"), **(admission or {})}
     return create_app(behind, Admission(keys, **given), server)
 
