@@ -273,23 +273,24 @@ async def respond(
             yield ": the bot is at work\n"  # an empty line would be an event to some clients
             await asyncio.wait({task}, timeout=_BETWEEN_COMMENTS)
         try:
-            yield _event_text(task.result().events())
+            yield event_text(task.result().events())
         except Exception as error:  # noqa: BLE001 - the stream has begun, whatever it is
             problem = problem_from(request, error)
             request.state.status = problem.status_code
-            yield _event_text([failed(problem)])
+            yield event_text([failed(problem)])
         yield end
 
-    return StreamingResponse(pieces(), media_type="text/event-stream", headers=_UNBUFFERED)
+    return StreamingResponse(pieces(), media_type=EVENTS, headers=UNBUFFERED)
 
 
-_UNBUFFERED: Final = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+EVENTS: Final = "text/event-stream"
+UNBUFFERED: Final = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
 # Seconds. Proxies end a connection that is idle for 30 to 100.
 _BETWEEN_COMMENTS: Final = 10.0
 
 
-def _event_text(events: Iterable[Event]) -> str:
+def event_text(events: Iterable[Event]) -> str:
     """Return server-sent events as a text."""
     return "".join(
         f"event: {name}\ndata: {_json(data)}\n\n" if name else f"data: {_json(data)}\n\n"

@@ -3,8 +3,8 @@
 The id of a response contains its conversation and message, so `previous_response_id` needs no
 storage. It also contains a digest of the instructions, which are sent once per conversation, and
 one that only the key that asked can make, so that it is nobody else's to continue. The newest
-responses are kept, to be continued twice: the service cannot go back, so the second time the turns
-are sent to a new conversation.
+responses are kept for a while, to be fetched after a lost connection, and to be continued twice:
+the service cannot go back, so the second time the turns are sent to a new conversation.
 """
 
 import math
@@ -15,6 +15,7 @@ from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
 from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse
 from pydantic import Field
 
 from knowledge_bot import Message
@@ -23,11 +24,14 @@ from knowledge_bot_gateway._gate import caller_of
 from knowledge_bot_gateway._memory import CallerMemory
 from knowledge_bot_gateway._messages import (
     ERRORS,
+    EVENTS,
     NO_TOOLS,
+    UNBUFFERED,
     BotRequest,
     ask,
     decoded,
     encoded,
+    event_text,
     respond,
     said_in,
 )
@@ -58,7 +62,7 @@ class ResponseRequest(BotRequest):
     instructions: str | None = None
     previous_response_id: str | None = None
     text: dict[str, Any] | None = None
-    store: bool | None = Field(None, description="False: it cannot be continued twice.")
+    store: bool | None = Field(None, description="False: the response cannot be fetched.")
 
 
 def router(upstream: Upstream) -> APIRouter:
@@ -102,6 +106,31 @@ def router(upstream: Upstream) -> APIRouter:
         _refuse_formats(body)
         answer = asking(body, request)
         return await respond(request, body, answer, patience=upstream.patience, failed=_failed)
+
+    # With the prefix, so that a POST to other paths below is told that there is nothing.
+    @routes.get("/v1/responses/resp_{id}", responses=ERRORS)
+    async def get_response(
+        id: str,  # noqa: A002 - OpenAI's name for the parameter
+        request: Request,
+        stream: bool = False,
+        starting_after: int = -1,
+    ) -> Response:
+        """Fetch a response again, as after a lost connection; the newest ones are kept.
+
+        With `stream`, its events come again, those after the number `starting_after`.
+        """
+        found = kept.find(caller_of(request.scope), f"{_PREFIX}{id}")
+        if found is None:
+            raise Problem(
+                404,
+                "This response is not kept here: too many came since, the gateway was started "
+                "again, or it was asked for with store=false.",
+                code="response_not_found",
+            )
+        if not stream:
+            return JSONResponse(found.whole())
+        later = (each for each in found.events() if each[1]["sequence_number"] > starting_after)
+        return Response(event_text(later), media_type=EVENTS, headers=UNBUFFERED)
 
     return routes
 

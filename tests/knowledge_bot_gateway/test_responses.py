@@ -1,4 +1,4 @@
-"""`/v1/responses`, as OpenAI's own client sees it: every answer is known."""
+"""`/v1/responses`, as OpenAI's own client sees it: nothing is stored, and every answer is known."""
 
 import json
 
@@ -6,7 +6,7 @@ import openai
 import pytest
 
 from calls import MESSAGE
-from gateways import asked, openai_of
+from gateways import HEADERS, asked, openai_of
 
 BOT = "bot_guide"
 
@@ -53,6 +53,33 @@ def test_an_id_whose_conversation_has_gone_on_elsewhere_is_refused(start, servic
         other.responses.create(model=BOT, input="And on Monday?", previous_response_id=first.id)
     assert failure.value.code == "previous_response_not_found"
     assert len(asked(service)) == 2
+
+
+def test_a_response_is_fetched_again_by_whom_it_was_for(start):
+    http = start(keys=("one", "two"))
+    one, two = (openai_of(http, key) for key in ("one", "two"))
+    first = one.responses.create(model=BOT, input="Who opens?")
+    assert one.responses.retrieve(first.id).output_text == first.output_text
+    events = list(one.responses.retrieve(first.id, stream=True))
+    later = list(one.responses.retrieve(first.id, stream=True, starting_after=3))
+    assert [each.sequence_number for each in later] == [each.sequence_number for each in events[4:]]
+    for nobody in (
+        lambda: two.responses.retrieve(first.id),
+        lambda: one.responses.retrieve("resp_x"),
+        lambda: one.responses.retrieve(
+            one.responses.create(model=BOT, input="Who?", store=False).id
+        ),
+    ):
+        with pytest.raises(openai.NotFoundError):
+            nobody()
+
+
+def test_a_number_that_is_none_is_named(http):
+    answer = http.get("/v1/responses/resp_x?starting_after=x", headers=HEADERS)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == "starting_after"
+    other = http.post("/v1/responses/compact", json={}, headers=HEADERS)
+    assert other.status_code == 404
 
 
 @pytest.mark.parametrize("response_id", ["resp_", "resp_!!", "resp_YQ", "x", "resp_Ly8v"])

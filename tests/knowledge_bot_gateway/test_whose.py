@@ -80,7 +80,8 @@ class Responses(Person):
 
     async def take_over(self, of):
         named = await self.post("/v1/responses", input="And?", conversation=of[1])
-        assert named.status_code == 404
+        fetched = await self.http.get(f"{self.address}/v1/responses/{of[2]}")
+        assert (named.status_code, fetched.status_code) == (404, 404)
         return await self.ask("And then?", after=of)
 
 
