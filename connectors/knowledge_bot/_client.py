@@ -34,7 +34,7 @@ from knowledge_bot._extensions import Announced, announced_by
 from knowledge_bot._responses import ACCEPT_ENCODING, LARGEST_ANSWER, outcome_of
 from knowledge_bot._retries import Attempt, Failure, Steps, retry_policy
 from knowledge_bot._sync import SyncEndpoints
-from knowledge_bot._threads import Turns
+from knowledge_bot._threads import Turns, begun, in_thread
 from knowledge_bot._tracing import IS_WANTED, CallSpan, Tracing, active_tracing
 from knowledge_bot._transports import (
     STANDING_IN,
@@ -49,6 +49,7 @@ from knowledge_bot._transports import (
     InjectedTransport,
     ThisProcess,
     Transport,
+    answer_in,
     chain,
     proxy_for,
     tls_on_demand,
@@ -393,8 +394,8 @@ class Client(_BaseClient[Transport, HTTPClient], SyncDriver):
             reading calls are sent.
         base_url: the service's address; by default `KNOWLEDGE_BOT_BASE_URL`. Without a path,
             `/public/v1` is added.
-        timeout: seconds to wait for a connection, and for each part of the answer after sending;
-            the whole answer may take twice as long.
+        timeout: seconds to wait for a connection, for each piece of an upload's file, and for each
+            part of the answer after sending; the whole answer may take twice as long.
         max_retries: how many times a request is sent again where that cannot duplicate anything;
             where the service announces `idempotency`, each POST has a key, so that it cannot.
             Before that it waits as long as the answer's `Retry-After` asks for, or else a random
@@ -499,9 +500,17 @@ class Client(_BaseClient[Transport, HTTPClient], SyncDriver):
 
     def _attempt(self, attempt: Attempt, started: float) -> HTTPResponse | Failure:
         request, body = attempt.request, None
-        if request.upload is not None:
-            body = request.upload.open(self._configuration.upload_encoding)
-        content = request.body if body is None else body.content()
+        if (upload := request.upload) is not None:
+            encoding = self._configuration.upload_encoding
+            try:
+                if upload.may_wait:
+                    opening = begun("upload", upload.open, encoding)
+                    body = opening.result(attempt.timeout)
+                else:
+                    body = upload.open(encoding)
+            except TimeoutError as error:
+                return Failure(error, time.monotonic() - started, incomplete=True)
+        content = request.body if body is None else body.content(attempt.timeout)
         try:
             response = self._connections.transport.send(self._http_request(attempt, content, body))
         except BaseException as error:  # noqa: BLE001 - whatever ends an attempt has a delivery
@@ -599,11 +608,16 @@ class AsyncClient(_BaseClient[AsyncTransport, AsyncHTTPClient], AsyncDriver):
         request, body = attempt.request, None
         if (upload := request.upload) is not None:
             encoding = self._configuration.upload_encoding
-            if upload.in_memory:
-                body = upload.open(encoding)
-            else:
-                body = await asyncio.to_thread(upload.open, encoding)
-        content = request.body if body is None else body.acontent()
+            try:
+                if upload.in_memory:
+                    body = upload.open(encoding)
+                else:
+                    call: Any = in_thread if upload.may_wait else asyncio.to_thread
+                    async with asyncio.timeout(attempt.timeout):
+                        body = await call(upload.open, encoding)
+            except TimeoutError as error:
+                return Failure(error, time.monotonic() - started, incomplete=True)
+        content = request.body if body is None else body.acontent(attempt.timeout)
         try:
             response = await self._connections.transport.send(
                 self._http_request(attempt, content, body)
@@ -623,8 +637,12 @@ def _checked(response: Any, started: float) -> HTTPResponse | Failure:
     return Failure(TypeError(returned), time.monotonic() - started)
 
 
-def _failure(error: BaseException, attempt: Attempt, started: float, body: Body | None) -> Failure:
-    """Return a transport's exception as a `Failure`; what is not for the retry policy is raised.
+def _failure(
+    error: BaseException, attempt: Attempt, started: float, body: Body | None
+) -> HTTPResponse | Failure:
+    """Return a transport's exception as a `Failure`, or as the answer that it carries.
+
+    What is not for the retry policy is raised.
 
     A cancellation or Ctrl-C gets the delivery, as a note and as the attribute `delivery`.
     """
@@ -636,6 +654,8 @@ def _failure(error: BaseException, attempt: Attempt, started: float, body: Body 
         # The latter of a test's mock, which may know nothing of the question that goes ahead.
         if isinstance(error, ConfigurationError | AssertionError) and not ahead:
             raise error
+        if (answer := answer_in(error)) is not None:
+            return answer
         _forget_frames(error)
         return Failure(error, time.monotonic() - started, incomplete)
     _forget_frames(error)

@@ -337,6 +337,29 @@ def chain(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__ or getattr(error, "os_error", None)
 
 
+def answer_in(error: Exception) -> HTTPResponse | None:
+    """Return the answer that an exception carries, as that of httpx's `raise_for_status` does.
+
+    Its body is what was read of it. An answer that says that something was done is none without it.
+    """
+    response: Any = getattr(error, "response", None)
+    status, headers = getattr(response, "status_code", None), getattr(response, "headers", None)
+    if not isinstance(status, int) or not isinstance(headers, Mapping):
+        return None
+    try:
+        body = bytes(response.content)
+    except Exception:  # noqa: BLE001 - it was closed without being read, as each library says it
+        if status < 300:
+            return None
+        body = b""
+    named = {str(name).lower(): str(text) for name, text in headers.items()}
+    return HTTPResponse(status, _decoded(named), body)
+
+
+def _decoded(headers: dict[str, str]) -> dict[str, str]:
+    return {name: text for name, text in headers.items() if name != "content-encoding"}
+
+
 # aiohttp ------------------------------------------------------------------------------------------
 
 
@@ -589,7 +612,7 @@ class _Injected:
         """Return an answer that a mock, a cache or an event hook has read, and so decoded."""
         if not response.is_stream_consumed:
             return None
-        headers = {k: v for k, v in response.headers.items() if k.lower() != "content-encoding"}
+        headers = _decoded(dict(response.headers))
         return HTTPResponse(response.status_code, headers, response.content)
 
 

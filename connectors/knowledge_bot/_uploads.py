@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Literal
 
+from knowledge_bot._threads import begun, in_thread
 from knowledge_bot.errors import ConfigurationError
 
 UploadFile = str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO
@@ -95,14 +96,19 @@ class Upload:
         return cls(fields, file, name, content_type, on_progress, start, only_as)
 
     @property
-    def replayable(self) -> bool:
-        """Whether another attempt can start from the first byte: not of a pipe or the like."""
+    def may_wait(self) -> bool:
+        """Whether it is a pipe or the like, which gives its content once, and when it likes."""
         if isinstance(self.file, str | os.PathLike):
             try:
-                return stat.S_ISREG(os.stat(self.file).st_mode)  # noqa: PTH116 - as `_last_part`
+                return not stat.S_ISREG(os.stat(self.file).st_mode)  # noqa: PTH116 - as `_last_part`
             except (OSError, ValueError):  # there is none, as opening it will say
-                return True
-        return self.start is not None
+                return False
+        return self.start is None
+
+    @property
+    def replayable(self) -> bool:
+        """Whether another attempt can start from the first byte."""
+        return not self.may_wait
 
     @property
     def in_memory(self) -> bool:
@@ -241,13 +247,16 @@ class Body:
         self._file: Any = None if isinstance(file, bytes) else file
         self._on_progress = upload.on_progress
 
-    def content(self) -> bytes | Iterator[bytes]:
-        """Return the body for a `Transport`: whole, or the pieces that are read one by one."""
-        return self._streamed() if self.whole is None else self._at_once(self.whole)
+    def content(self, patience: float) -> bytes | Iterator[bytes]:
+        """Return the body for a `Transport`: whole, or the pieces that are read one by one.
 
-    def acontent(self) -> bytes | AsyncIterator[bytes]:
+        A piece for which a file makes it wait longer than so many seconds is a `TimeoutError`.
+        """
+        return self._streamed(patience) if self.whole is None else self._at_once(self.whole)
+
+    def acontent(self, patience: float) -> bytes | AsyncIterator[bytes]:
         """Return the body for an `AsyncTransport`; pieces are read in a worker thread."""
-        return self._astreamed() if self.whole is None else self._at_once(self.whole)
+        return self._astreamed(patience) if self.whole is None else self._at_once(self.whole)
 
     def close(self) -> None:
         """Close what this attempt opened. A caller's own file object stays open."""
@@ -258,14 +267,23 @@ class Body:
         self._report(self._size or 0)
         return whole
 
-    def _streamed(self) -> Iterator[bytes]:
-        for piece, of_file in self._pieces():
-            yield piece
-            self._report(of_file)
+    def _streamed(self, patience: float) -> Iterator[bytes]:
+        pieces, waits = self._pieces(), self.length is None
+        while step := (
+            begun("upload", next, pieces, None).result(patience) if waits else next(pieces, None)
+        ):
+            yield step[0]
+            self._report(step[1])
 
-    async def _astreamed(self) -> AsyncIterator[bytes]:
+    async def _astreamed(self, patience: float) -> AsyncIterator[bytes]:
         pieces = self._pieces()
-        while (step := await asyncio.to_thread(next, pieces, None)) is not None:
+        # Threads of a pool cost less, but the loop's end waits for them.
+        call: Any = in_thread if self.length is None else asyncio.to_thread
+        while True:
+            async with asyncio.timeout(patience):
+                step = await call(next, pieces, None)
+            if step is None:
+                return
             yield step[0]
             self._report(step[1])
 

@@ -21,15 +21,21 @@ from http_libraries import LIBRARIES
 from knowledge_bot import (
     APIError,
     AsyncClient,
+    BadRequestError,
     Client,
     ConfigurationError,
     ConnectionFailedError,
     ConnectionLostError,
     Delivery,
     HTTPResponse,
+    PaymentRequiredError,
+    RateLimitError,
     RequestTimeoutError,
+    ServerError,
+    UnexpectedResponseError,
 )
 from knowledge_bot._transports import proxy_for
+from knowledge_bot.testing import no_waiting
 from refusals import refused
 from scripted_server import answer, close, drip, raw, then
 
@@ -374,6 +380,95 @@ async def test_an_answer_that_an_event_hook_has_read_is_an_answer(scripted, libr
         assert create(Client(KEY, server.url, http_client=http_client)).id == "src_1"
     async with library.AsyncClient(event_hooks={"response": [aread]}) as http_client:
         assert (await create(AsyncClient(KEY, server.url, http_client=http_client))).id == "src_1"
+
+
+def raising(response):
+    response.raise_for_status()
+
+
+async def araising(response):
+    response.raise_for_status()
+
+
+def reading(response):
+    response.read()
+    response.raise_for_status()
+
+
+async def areading(response):
+    await response.aread()
+    response.raise_for_status()
+
+
+# A hook for each kind of client, whether it has read the body, and whether it raises what it is.
+HOOKS = {"raises": (raising, araising, False), "reads and raises": (reading, areading, True)}
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize(
+    ("status", "ends"),
+    [
+        (400, (BadRequestError, "refused", 1)),
+        (402, (PaymentRequiredError, "refused", 1)),
+        (429, (RateLimitError, "refused", 3)),
+        (503, (ServerError, "refused", 3)),
+        (500, (ServerError, "unknown", 1)),
+        (302, (UnexpectedResponseError, "unknown", 1)),
+    ],
+)
+async def test_what_a_hook_raises_with_an_answer_is_that_answer(
+    scripted, library, hook, status, ends
+):
+    kind, delivery, posts = ends
+    headers = {"Retry-After": "0"} if status == 503 else {}
+    server = scripted(answer(status, {"code": "c"}, headers))
+    blocking, awaiting, reads = HOOKS[hook]
+    http_client = library.Client(event_hooks={"response": [blocking]})
+    with no_waiting(), http_client, pytest.raises(kind) as caught:
+        ask(Client(KEY, server.url, http_client=http_client))
+    async with library.AsyncClient(event_hooks={"response": [awaiting]}) as http_client:
+        with no_waiting(), pytest.raises(kind) as awaited:
+            await ask(AsyncClient(KEY, server.url, http_client=http_client))
+    for error in (caught.value, awaited.value):
+        assert error.delivery is Delivery(delivery)
+        assert getattr(error, "code", None) == ("c" if reads and status != 302 else None)
+    assert len(server.requests) == 2 * posts
+
+
+def test_what_a_hook_raises_of_an_answer_that_it_has_read_does_not_cost_the_answer(scripted):
+    def dissatisfied(response):
+        response.read()
+        raise httpx.HTTPStatusError("too long", request=response.request, response=response)
+
+    server = scripted(answer(body=MESSAGE))
+    with httpx.Client(event_hooks={"response": [dissatisfied]}) as http_client:
+        assert ask(Client(KEY, server.url, http_client=http_client)).answer == "At nine."
+
+
+class _Retrying(httpx.BaseTransport):
+    """A transport that tries again by itself, and gives up with what it was told at last."""
+
+    def __init__(self):
+        self._inner = httpx.HTTPTransport()
+
+    def handle_request(self, request):
+        for _ in range(2):
+            response = self._inner.handle_request(request)
+        response.request = request
+        response.read()
+        response.raise_for_status()
+        return response
+
+
+def test_what_a_retrying_transport_raises_in_the_end_is_its_last_answer(scripted):
+    server = scripted(answer(500), answer(402, {"code": "c"}))
+    with (
+        httpx.Client(transport=_Retrying()) as http_client,
+        pytest.raises(PaymentRequiredError) as caught,
+    ):
+        ask(Client(KEY, server.url, http_client=http_client))
+    assert (caught.value.code, len(server.requests)) == ("c", 2)
 
 
 async def test_a_closed_client_of_the_user_is_named_before_anything_is_sent(scripted):

@@ -20,7 +20,9 @@ from knowledge_bot import (
     ConfigurationError,
     Delivery,
     RateLimitError,
+    RequestTimeoutError,
 )
+from knowledge_bot.ingest import File, aingest
 from refusals import refused
 from scripted_server import answer
 from waiting import open_files
@@ -266,6 +268,61 @@ def test_a_pipe_by_its_path_is_sent_whole_and_once(call, service, tmp_path, size
         call(sender(file=tmp_path / "pipe"), service)
     writer.join()
     assert [request.file[1] for request in service.requests] == [b"x" * size]
+
+
+@pytest.fixture
+def idle(tmp_path):
+    """`idle(kind)`: a file that gives nothing, or stops giving, until the test ends."""
+    ends = []
+
+    def make(kind):
+        if kind == "a path that nobody writes to":
+            os.mkfifo(tmp_path / "idle")
+            return tmp_path / "idle"
+        reading, writing = os.pipe()
+        ends.append(writing)
+        if kind == "a pipe that stops":
+            os.write(writing, b"x")
+        return open(reading, "rb", 0)
+
+    yield make
+    for end in ends:
+        os.close(end)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no such paths")
+@pytest.mark.parametrize("kind", ["a pipe", "a pipe that stops", "a path that nobody writes to"])
+def test_a_timeout_ends_an_upload_whatever_its_file_does(call, scripted, idle, kind):
+    server = scripted(answer(body=SOURCE))
+    with pytest.raises(RequestTimeoutError) as caught:
+        call(sender(file=idle(kind)), server.url, timeout=0.2)
+    assert caught.value.delivery is Delivery.NOT_DELIVERED
+    assert server.requests == []
+
+
+@pytest.mark.parametrize("kind", ["a pipe", "a pipe that stops"])
+async def test_a_cancellation_ends_an_upload_whatever_its_file_does(scripted, idle, kind):
+    server = scripted(answer(body=SOURCE))
+    async with AsyncClient(KEY, server.url) as client:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await sender(file=idle(kind))(client)
+    assert server.requests == []
+
+
+async def test_an_upload_of_an_ingestion_ends_in_time_whatever_its_file_does(
+    service, idle, tmp_path
+):
+    files = iter([io.BytesIO(b"x")])  # which is read to be compared
+
+    def opened():
+        return next(files, None) or idle("a pipe that stops")
+
+    transport = service.async_transport
+    async with AsyncClient(KEY, "https://service.test", transport=transport, timeout=0.2) as client:
+        item = File(path="idle.md", open=opened)
+        report = await aingest(client, [item], collections="col_1", ledger=tmp_path / "l")
+    assert (report.undelivered, service.requests) == (1, [])
 
 
 @pytest.mark.parametrize(
