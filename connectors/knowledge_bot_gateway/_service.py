@@ -15,13 +15,11 @@ from knowledge_bot import (
     Delivery,
     KnowledgeBotError,
 )
+from knowledge_bot.adapters import check_number
 from knowledge_bot.adapters.settings import allow_connections, async_twin, shared_client
 from knowledge_bot.conversations import Conversations, Heads, OnFork, Reply, Said
 
 _log = logging.getLogger("knowledge_bot.gateway")
-
-# Connections to the service; who finds none free in time is told that nothing was sent.
-_CONNECTIONS: Final = 256
 
 
 class Upstream:
@@ -33,6 +31,8 @@ class Upstream:
         heads: where the last answer of each conversation is kept; by default in this process.
         timeout: seconds to wait for a connection to the service, and again for each part of an
             answer; the whole answer may take twice as long.
+        parallel: how many requests to the service may be in flight; who finds no free connection
+            in time is told that nothing was sent.
         descriptions: what the bots are for, by their ids or names, for whoever chooses one.
         patience: after how many seconds a stream begins though its answer is not there.
 
@@ -47,15 +47,18 @@ class Upstream:
         *,
         heads: Heads | None = None,
         timeout: float = 60.0,
+        parallel: int = 256,
         descriptions: Mapping[str, str] | None = None,
         patience: float = 1.0,
     ) -> None:
+        check_number("parallel", parallel, 1, whole=True)
         self.base_url, self.patience, self._timeout = base_url, patience, timeout
+        self._parallel = parallel
         self._descriptions = {name.casefold(): text for name, text in (descriptions or {}).items()}
         self._own = None
         if api_key is not None:  # the caller retries, so that retries do not multiply
             self._own = AsyncClient(api_key, base_url, timeout=timeout, max_retries=0)
-            allow_connections(self._own, _CONNECTIONS)
+            allow_connections(self._own, parallel)
         self._heads = Heads() if heads is None else heads
         if self._own is None:
             self.client("any")  # raises now if the address cannot be used
@@ -80,7 +83,7 @@ class Upstream:
             raise ConfigurationError("The request has no API key of the service")
         # One shared client for each key; shared clients are not closed here.
         client = shared_client(key, self.base_url, timeout=self._timeout, max_retries=0)
-        allow_connections(twin := async_twin(client), _CONNECTIONS)
+        allow_connections(twin := async_twin(client), self._parallel)
         return twin
 
     def description_of(self, bot: Bot) -> str | None:

@@ -132,6 +132,13 @@ def mcp(
     help="Port; 0 takes a free one.",
 )
 @_shared
+@click.option(
+    "--parallel",
+    type=click.IntRange(1),
+    default=256,
+    show_default=True,
+    help="How many requests to the service may be in flight; more wait.",
+)
 @click.pass_obj
 def gateway(connection: ServiceOptions, /, host: str, port: int, **options: Any) -> None:
     """Offer the bots to chat windows and agents: OpenAI's API at /v1, and MCP at /mcp.
@@ -178,6 +185,7 @@ def _upstream(
     own_key: bool,
     heads: str | None,
     descriptions: dict[str, str],
+    **more: Any,
 ) -> "Upstream":
     from knowledge_bot.conversations import Heads
     from knowledge_bot_gateway import Upstream
@@ -197,6 +205,7 @@ def _upstream(
         heads=known,
         timeout=connection.timeout,
         descriptions=descriptions,
+        **more,
     )
 
 

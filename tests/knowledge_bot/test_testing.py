@@ -1,6 +1,7 @@
 """The service from memory: what it answers, what it keeps, and the faults that a test asks for."""
 
 import asyncio
+import contextlib
 import json
 import socket
 import time
@@ -348,14 +349,15 @@ def test_ids_of_conversations_are_never_those_of_another_service(call):
     assert len({call(service, ask).conversation_id for service in services}) == 2
 
 
+@pytest.mark.parametrize("strict", [False, True])
 @pytest.mark.parametrize("name", CALLS)
-def test_a_request_is_judged_by_the_interface(name):
-    service, call = MemoryService(), CALLS[name]
+def test_a_request_is_judged_by_the_interface_or_as_the_embedded_service_does(name, strict):
+    service, call = MemoryService(strict=strict), CALLS[name]
     path, body = call.sent_to("bot_default", "col_default")
     headers = list(call.headers.items())
     request = HTTPRequest(call.method, f"{URL}/public/v1{path}", headers, body, 5, 1 << 20)
     answer = service.transport.send(request)
-    assert answer.status == call.status, answer.body
+    assert answer.status == (call.strict if strict else call.status), answer.body
     if answer.status >= 400:
         assert {"code", "message"} <= json.loads(answer.body).keys()
 
@@ -397,3 +399,11 @@ def test_a_fault_names_the_seconds_that_it_was_given(call, seconds):
     with no_waiting(), pytest.raises(ServerError) as caught:
         call(service, write)
     assert caught.value.retry_after == seconds
+
+
+def test_a_filter_that_is_none_is_refused_by_a_strict_service(call):
+    for strict in (False, True):
+        service = MemoryService(extensions={"sources"}, strict=strict)
+        found = contextlib.nullcontext() if not strict else pytest.raises(BadRequestError)
+        with found:
+            assert call(service, lambda client: client.list_sources(status="nope")) == []

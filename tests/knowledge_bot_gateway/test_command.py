@@ -98,6 +98,7 @@ def test_mcp_over_http_is_mcp_alone_and_open_without_keys_if_asked(run):
         ("mcp", "--key", "x"),
         ("gateway", "--no-key", "--key", "x"),
         ("gateway", "--no-key", "--host", "0.0.0.0"),
+        ("gateway", "--parallel", "0"),
         ("gateway", "--describe", "bot_guide"),
     ],
 )

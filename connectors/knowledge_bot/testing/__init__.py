@@ -41,6 +41,8 @@ from knowledge_bot.testing._extensions import (
 )
 from knowledge_bot.testing._requests import (
     check_headers,
+    check_query_strictly,
+    check_strictly,
     fields_in,
     form_in,
     invalid,
@@ -166,6 +168,8 @@ class MemoryService:
         wrapped: whether answers are wrapped in `value`; the interface shows both forms (section 4).
         extensions: what it announces and does beyond the interface, `idempotency`, `sources`,
             `sync` and `passages`, where a text is one passage; by default nothing.
+        strict: whether it also has the limits of the embedded service, which the interface leaves
+            open: the forms and lengths of names, addresses and messages.
         limited: the API keys that see some collections alone, with the ids of these; all others
             see everything.
 
@@ -187,6 +191,7 @@ class MemoryService:
     wrapped: bool = True
     extensions: Iterable[str] = ()
     limited: Mapping[str, Iterable[str]] = field(default_factory=dict, repr=False)
+    strict: bool = False
     requests: list[ReceivedRequest] = field(default_factory=list, init=False)
     pings: list[ReceivedRequest] = field(default_factory=list, init=False)
     sources: list[dict[str, Any]] = field(default_factory=list, init=False)
@@ -463,7 +468,10 @@ class MemoryService:
             case "GET", "passages", *names if searches:
                 return sources.passage("/".join(names))
             case "GET", "sources" if manages:
-                return sources.listed(parse_qs(received.query, keep_blank_values=True))
+                query = parse_qs(received.query, keep_blank_values=True)
+                if self.strict:
+                    check_query_strictly(query)
+                return sources.listed(query)
             case "GET", "sources", source_id if manages:
                 return sources.shown(sources.get(source_id))
             case "DELETE", "sources", source_id if manages:
@@ -517,6 +525,7 @@ class MemoryService:
         return changes
 
     def _search(self, value: Mapping[str, Any]) -> object:
+        self._check_limits(value)
         bot, ids = value.get("bot_id"), value.get("collections") or []
         limit = value.get("limit", 10)
         if bot is not None:
@@ -525,6 +534,10 @@ class MemoryService:
         if not isinstance(limit, int) or not 1 <= limit <= 40:
             raise invalid("limit is not 1 to 40")
         return {"data": self._sources.found(_text(value, "query"), ids or self._known, limit)}
+
+    def _check_limits(self, value: Mapping[str, Any]) -> None:
+        if self.strict:
+            check_strictly(value)
 
     def _check_bot(self, bot: str, status: int = 400) -> None:
         if bot not in self.bots:
@@ -552,6 +565,7 @@ class MemoryService:
         return {"data": [{"id": each, "name": each} for each in held]}
 
     def _message(self, value: Mapping[str, Any]) -> object:
+        self._check_limits(value)
         bot, content = _text(value, "bot_id"), _text(value, "content")
         self._check_bot(bot)
         if not isinstance(value.get("conversation_id"), str | None):
@@ -615,6 +629,7 @@ class MemoryService:
         """Read what a source is made from: its fields, its kind, and its content."""
         value = _value_of(received)
         check_headers(value)
+        self._check_limits(value)
         name, needed = _text(value, "name"), _KINDS[kind]
         content: Content = _text(value, needed) if needed else b""
         if not needed:

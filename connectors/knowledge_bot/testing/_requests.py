@@ -1,4 +1,8 @@
-"""What the service from memory refuses: what the interface does, and nothing more."""
+"""What the service from memory refuses: what the interface does, and on demand more.
+
+The interface shows no lengths and no forms of names (section 2). The embedded service has some,
+which a test may want to meet: `MemoryService(strict=True)`.
+"""
 
 import json
 import re
@@ -6,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from knowledge_bot.testing._extensions import RejectedError
+from knowledge_bot.transcripts import read
 
 _METHODS = {
     "GET": re.compile(r"/ping|/collections|/bots|/bots/[^/]+/conversations"),
@@ -87,3 +92,50 @@ def _is_header(one: object) -> bool:
     return isinstance(one, dict) and all(
         isinstance(one.get(each), str) for each in ("name", "value")
     )
+
+
+# What the embedded service takes ------------------------------------------------------------------
+
+_CONTROLS = r"\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufff9-\ufffb"
+_ADDRESS = (
+    r"[Hh][Tt][Tt][Pp][Ss]?://"
+    r"([^\s\x00-\x1f/?#@:\[\]\\]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?([/?#][^\s\x00-\x1f]*)?"
+)
+
+# By field: its form, and how many characters it may have.
+_LIMITS = {
+    "name": (re.compile(rf"[^{_CONTROLS}]*"), 1000),
+    "url": (re.compile(_ADDRESS), 8192),
+    "content": (re.compile(r"[^\x00]*"), None),
+    "query": (re.compile(r"[^\x00]*"), 20_000),
+    "bot_id": (re.compile(r"[^\x00]*"), 200),
+    "conversation_id": (re.compile(r"[^\x00]*"), 200),
+}
+_LONGEST_MESSAGE = 200_000
+_LONGEST_QUESTION = 20_000
+_MOST = {"collections": 1000, "headers": 100}
+_STATUSES = frozenset({"pending", "processing", "ready", "failed"})
+
+
+def check_strictly(value: Mapping[str, Any]) -> None:
+    """Refuse what the embedded service refuses beyond the interface."""
+    for field, (form, longest) in _LIMITS.items():
+        text = value.get(field)
+        if not isinstance(text, str):
+            continue
+        if not form.fullmatch(text) or (longest is not None and len(text) > longest):
+            raise invalid(f"{field}: it is too long, or has another form")
+    for field, most in _MOST.items():
+        if isinstance(value.get(field), list) and len(value[field]) > most:
+            raise invalid(f"{field}: there are more than {most}")
+    content = value.get("content")
+    if "bot_id" in value and isinstance(content, str):
+        asked = read(content).question
+        if len(content) > _LONGEST_MESSAGE or len(asked) > _LONGEST_QUESTION:
+            raise invalid("content: the message or its question is too long")
+
+
+def check_query_strictly(query: Mapping[str, list[str]]) -> None:
+    """Refuse filters of a list of sources that the embedded service refuses."""
+    if unknown := set(query.get("status", ())) - _STATUSES:
+        raise invalid(f"status: {', '.join(sorted(unknown))} is none")
