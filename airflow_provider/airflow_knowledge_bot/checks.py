@@ -336,21 +336,9 @@ def failure_of(report: CheckReport, *, waiting: bool = False) -> Exception | Non
             return None
     else:
         again = report.stopped is CheckStop.REQUESTED
-    lines = [*_sentences(report), _AGAIN if again else _advice(report)]
+    lines = [*_sentences(report), _AGAIN if again else _ADVICE.get(report.stopped, _FOR_GOOD)]
     text = storable("\n".join(lines))
     return AirflowException(text) if again else AirflowFailException(text)
-
-
-def _advice(report: CheckReport) -> str:
-    match report.stopped:
-        case CheckStop.AUTHENTICATION:
-            return "Clear the task once the key is good."
-        case CheckStop.PAYMENT:
-            return "Clear the task once the service's quota allows more."
-        case CheckStop.BOT:
-            return "The refusal is about the task's parameter 'bot_id'."
-        case _:
-            return _FOR_GOOD
 
 
 _AGAIN = (
@@ -361,6 +349,11 @@ _FOR_GOOD = (
     "Airflow does not retry this task. Check whether the bot's sources say what is expected, "
     "correct them or the questions, and clear the task: then all questions are asked again."
 )
+_ADVICE: dict[CheckStop | None, str] = {
+    CheckStop.AUTHENTICATION: "Clear the task once the key is good.",
+    CheckStop.PAYMENT: "Clear the task once the service's quota allows more.",
+    CheckStop.BOT: "The refusal is about the task's parameter 'bot_id'.",
+}
 
 
 def _may_become_ok(report: CheckReport, *, waiting: bool) -> bool:

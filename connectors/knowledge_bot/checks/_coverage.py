@@ -117,12 +117,8 @@ class Audit:
             f" ({said or 'there are none'}), asked {self.asked:,} times by {self.ways}"
         )
 
-    def junit(self, name: str = "kbot audit") -> str:
-        """Return the documents as JUnit XML, which CI servers show, in one suite.
-
-        Args:
-            name: what the suite is called.
-        """
+    def junit(self) -> str:
+        """Return the documents as JUnit XML, which CI servers show, in one suite."""
         facts = {"origin": self.origin, "coverage": f"{self.coverage:.4f}"}
         cases = [
             Case(
@@ -133,4 +129,4 @@ class Audit:
             )
             for one in self.documents
         ]
-        return junit(name, self.bot_id, facts, cases)
+        return junit("kbot audit", self.bot_id, facts, cases)

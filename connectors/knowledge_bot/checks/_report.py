@@ -203,12 +203,8 @@ class CheckReport:
     def __str__(self) -> str:
         return f"{self.table()}\n{self.summary()}"
 
-    def junit(self, name: str = "kbot check") -> str:
-        """Return the results as JUnit XML, which CI servers show, in one suite.
-
-        Args:
-            name: what the suite is called.
-        """
+    def junit(self) -> str:
+        """Return the results as JUnit XML, which CI servers show, in one suite."""
         cases = [
             Case(
                 one.question.ask,
@@ -221,7 +217,7 @@ class CheckReport:
             for one in self.results
         ]
         facts = {"began": self.began.isoformat(timespec="seconds")}
-        return junit(name, self.results[0].bot_id, facts, cases)
+        return junit("kbot check", self.results[0].bot_id, facts, cases)
 
 
 _ENDED = {Verdict.FAILED: "failure", Verdict.UNANSWERED: "error", Verdict.UNASKED: "skipped"}

@@ -43,8 +43,6 @@ class ReportedRuns:
         quiet: write only errors to stderr.
         ledger_address: what `--ledger` has to name for the commands that are advised; None for the
             usual ledger.
-        on_withheld: what to do if what vanished is really gone, as the end of a sentence.
-        nothing: what to say if there was nothing to do.
 
     Attributes:
         stop: when this is set, a run ends early.
@@ -58,11 +56,8 @@ class ReportedRuns:
         as_json: bool,
         quiet: bool,
         ledger_address: str | None = None,
-        on_withheld: str = "run it again with --gone-limit 1",
-        nothing: str = "Nothing to send was found.",
     ) -> None:
-        self._client, self._options, self._on_withheld = client, options, on_withheld
-        self._nothing = nothing
+        self._client, self._options = client, options
         named = ledger_address and ledger_address != os.environ.get("KNOWLEDGE_BOT_LEDGER")
         # A database's address may hold a password.
         shown = "URL" if "://" in (ledger_address or "") else shlex.quote(ledger_address or "")
@@ -142,7 +137,7 @@ class ReportedRuns:
             ),
             "could not be read by the service; correct them, or leave them out": report.failed,
             f"vanished at once, more than the share of {self._options.gone_limit:g} that may, and "
-            f"are still answered from; if they are really gone, {self._on_withheld}": (
+            "are still answered from; if they are really gone, run it again with --gone-limit 1": (
                 report.withheld
             ),
             "not read by the service in time; a later run looks again": report.unready,
@@ -215,7 +210,7 @@ class ReportedRuns:
         if report.stopped is Stop.LIMIT:
             self.say(f"{_sentence(report.stop_reason)} The next run goes on.")
         if report.items == 0 and not report.removed and report.stopped is None:
-            self.say(self._nothing)
+            self.say("Nothing to send was found.")
         if self._service_keeps_it:
             book = "what the service has"
         else:
