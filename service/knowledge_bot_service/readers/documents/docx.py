@@ -27,7 +27,9 @@ def read_docx(package: Package) -> ParsedDocument:
     A style tells what a paragraph is: by the name that Word gives it in every language, or by its
     outline level. A table of contents, which repeats the headings, is left out.
     """
-    return titled([*_DocxBody(package, package.main()).blocks()], package.title())
+    main = package.main()
+    body = _DocxBody(package, main)
+    return titled([*body.blocks(package.tree(main))], package.title())
 
 
 _NOTES: Final = {"footnote": "footnotes", "endnote": "endnotes"}
@@ -40,15 +42,15 @@ _UNSEEN: Final = (
     f"{_W}del",
     f"{_W}moveFrom",
 )
-# What is between words, and in code between its lines.
-_LINE_END: Final = "\n"
-_SPACES: Final = {"tab": "\t", "br": _LINE_END, "cr": _LINE_END, "noBreakHyphen": "-"}
+_BETWEEN: Final = {
+    **dict.fromkeys(("br", "cr", "p", "tab", "txbxContent"), " "),
+    "noBreakHyphen": "-",
+}
 
 # Names of styles: those of Word, of LibreOffice and of Pandoc.
 _HEADING: Final = re.compile(r"heading ([1-9])")
 _CONTENTS: Final = re.compile(r"toc (?:[1-9]|heading)|contents [1-9]|contents heading")
 _LIST: Final = re.compile(r"list (?:bullet|number) ([2-5])")
-_CODE: Final = frozenset({"code", "html preformatted", "preformatted text", "source code"})
 _MAX_LEVEL: Final = 6
 _OUTLINE_LEVELS: Final = frozenset("012345678")
 # A style may be based on itself.
@@ -64,7 +66,6 @@ _HEXADECIMAL: Final = re.compile(r"[0-9A-Fa-f]{1,8}")
 _PLACE: Final = re.compile("%([1-9])")
 _EQUATION: Final = "{http://schemas.openxmlformats.org/officeDocument/2006/math}t"
 _PICTURE: Final = "{http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDrawing}docPr"
-_WORDS: Final = frozenset({"t", "footnoteReference", "endnoteReference", _EQUATION, _PICTURE})
 _HYPERLINK: Final = re.compile(r'\s*HYPERLINK\s+"([^"\s]+)"')
 
 
@@ -123,9 +124,9 @@ class _Level:
 
 @dataclass(frozen=True, slots=True)
 class _Role:
-    """What a paragraph is: a heading or an item of this level, from 1 on, code, or a text."""
+    """What a paragraph is: a heading or an item of this level, from 1 on, or a text."""
 
-    kind: Literal["heading", "item", "code", "contents", "text"] = "text"
+    kind: Literal["heading", "item", "contents", "text"] = "text"
     level: int = 1
     list: "_Level | None" = None
 
@@ -203,9 +204,9 @@ class _Styles:
         kind = _value(one, "numFmt") or "decimal"
         return _Numbering(kind, _number(start, 1), _value(one, "lvlText") or "")
 
-    def sets_off_first_row(self, properties: "Element") -> bool:
+    def sets_off_first_row(self, properties: "Element | None") -> bool:
         """Whether the style of a table sets its first row off, and the table has that done."""
-        look = properties.find(f"{_W}tblLook")
+        look = None if properties is None else properties.find(f"{_W}tblLook")
         if look is None:
             return False
         bits = look.get(_VALUE, "0")
@@ -241,145 +242,96 @@ def _role_of(name: str) -> _Role | None:
     """What the name of a style says; names are the same in every language (17.7.4.9)."""
     if found := _HEADING.fullmatch(name):
         return _Role("heading", int(found[1]) + 1)
-    if name in _CODE:
-        return _Role("code")
     return _Role("contents") if _CONTENTS.fullmatch(name) else None
 
 
 class _DocxBody:
-    """The text of a document, as it is read.
-
-    Each note, by its kind and number, is told where it is referred to.
-    """
+    """The text of a document. Each note is told where it is referred to."""
 
     def __init__(self, package: Package, main: str) -> None:
-        self._package, self._main = package, main
         self._related = package.related(main)
         self._styles = _Styles(
             _companion(package, main, "styles"), _companion(package, main, "numbering")
         )
         self._notes = _notes(package, main)
-        self._words: list[str] = []
-        self._table = _DocxTable()
-        # Lines of code that follow from one another, and the numbers of items.
-        self._code: list[str] = []
+        # The numbers of the last items, by what counts them.
         self._numbers: dict[str, list[int]] = {}
-        # What a field does, where the words of links begin, and where these lead.
-        self._field = ""
-        self._links: list[tuple[int, str]] = []
 
-    def blocks(self) -> Iterator[Block]:
-        """The blocks of the body."""
-        for event, element in self._package.walk(self._main, ("start", "end")):
-            name = str(element.tag).removeprefix(_W)
-            if event == "start":
-                # The paragraphs of a text box stand in the middle of another one.
-                self._words += [" "] if name == "txbxContent" else []
-                if name == "hyperlink":
-                    self._links.append((len(self._words), self._target(element)))
-            elif name in _WORDS:
-                self._words += [self._said(name, element)] if self._is_shown(element) else []
-            elif name in _SPACES and _is_in(element, f"{_W}r"):
-                # A tab outside of a run is where tabs stop.
-                self._words.append(_SPACES[name])
-            elif name in {"instrText", "fldChar", "hyperlink", "fldSimple"}:
-                self._end_of_field_part(name, element)
-            elif name in {"p", "tblPr", "tc", "tr", "tbl"}:
-                yield from self._end_of_part(name, element)
-        yield from self._end_code()
-
-    def _end_of_part(self, name: str, element: "Element") -> Iterator[Block]:
-        if name == "p":
-            yield from self._paragraph(element)
-            element.clear()
-        # A table in a cell is that cell's words.
-        elif not _is_in(element, f"{_W}tc"):
-            yield from self._end_of_table_part(name, element)
-
-    def _said(self, name: str, element: "Element") -> str:
-        """What a part of a run says."""
-        match name:
-            case "footnoteReference" | "endnoteReference":
-                kind = name.removesuffix("Reference")
-                note = self._notes.get((kind, element.get(f"{_W}id")))
-                return f" ({note})" if note else ""
-            case name if name == _PICTURE:  # what it shows, as its author says
-                return f" {element.get('descr', '')} "
-            case _:
-                return element.text or ""
-
-    def _is_shown(self, element: "Element") -> bool:
-        """Whether words hold for a reader: they are not hidden, struck out, deleted, moved away."""
-        if _is_in(element, *_UNSEEN):
-            return False
-        run = next(element.iterancestors(f"{_W}r"), None)
-        own = None if run is None else run.find(f"{_W}rPr")
-        if (is_hidden := _hidden(own)) is not None:
-            return not is_hidden
-        paragraph = next(element.iterancestors(f"{_W}p"), None) if self._styles.hide else None
-        look = None if paragraph is None else paragraph.find(f"{_W}pPr")
-        return not (self._styles.hides(own, "rStyle") or self._styles.hides(look, "pStyle"))
-
-    def _target(self, element: "Element") -> str:
-        return self._related.get(relation(element), ("", ""))[1]
-
-    def _end_of_field_part(self, name: str, element: "Element") -> None:
-        """Tell where a link leads, which is an element of its own, or a field with a result."""
-        kind = element.get(f"{_W}fldCharType", "")
-        if name == "instrText":
-            self._field += element.text or ""
-        elif kind == "separate":
-            found = _HYPERLINK.match(self._field)
-            self._links.append((len(self._words), found[1] if found else ""))
-        elif kind == "begin" or name == "fldSimple":
-            self._field = ""
-        elif self._links and (kind == "end" or name == "hyperlink"):
-            self._field = ""
-            start, target = self._links.pop()
-            words = "".join(self._words[start:])
-            if target and start < len(self._words):
-                self._words[start:] = [linked(words, target)]
-
-    def _end_of_table_part(self, name: str, element: "Element") -> Iterator[Block]:
-        match name:
-            case "tblPr":
-                self._table.is_set_off = self._styles.sets_off_first_row(element)
-            case "tc":
-                self._table.end_cell(element)
-            case "tr":
-                yield from self._end_code()
-                yield from self._table.end_row(element)
-                element.clear()
-            case _:
-                yield from self._table.end()
-                self._table = _DocxTable()
-                element.clear()
+    def blocks(self, element: "Element") -> Iterator[Block]:
+        for child in element:
+            if child.tag == f"{_W}p":
+                yield from self._paragraph(child)
+            elif child.tag == f"{_W}tbl":
+                yield from self._table(child)
+            elif child.tag not in _UNSEEN:
+                yield from self.blocks(child)
 
     def _paragraph(self, paragraph: "Element") -> Iterator[Block]:
-        words = "".join(self._words)
-        self._words.clear()
-        self._links.clear()
-        text = " ".join(words.split())
-        if _is_in(paragraph, f"{_W}tc"):
-            self._table.add(text, paragraph)
+        text, role = self._words(paragraph), self._styles.role(paragraph)
+        if not text or role.kind == "contents":
             return
-        role = self._styles.role(paragraph)
-        # An empty line may be within code, and stands between paragraphs for the looks of it.
-        if role.kind == "contents" or not (text or role.kind == "code"):
-            return
-        if role.kind == "code":
-            self._code.append(words.rstrip())
-            return
-        yield from self._end_code()
+        mark = self._mark(role)
         match role.kind:
             case "heading":
-                mark = self._mark(role)
                 text = f"{mark} {text}" if mark != "-" else text
                 yield Block("heading", text, min(role.level, _MAX_LEVEL))
             case "item":
-                yield Block("item", text, role.level, (self._mark(role),))
+                yield Block("item", text, role.level, (mark,))
             case _:
                 yield Block("paragraph", text)
+
+    def _words(self, paragraph: "Element") -> str:
+        """The words of a paragraph, with those of what stands in it."""
+        from lxml import etree
+
+        words: list[str] = []
+        # Where the words of links begin, and where these lead; what a field does.
+        links: list[tuple[int, str]] = []
+        field = ""
+        walk = etree.iterwalk(paragraph, events=("start", "end"))
+        for event, one in walk:
+            name = str(one.tag).removeprefix(_W)
+            kind = one.get(f"{_W}fldCharType") if name == "fldChar" else name
+            if event == "end":
+                if kind in {"hyperlink", "end"} and links:
+                    start, target = links.pop()
+                    words[start:] = [linked("".join(words[start:]), target)]
+            elif self._is_unseen(one, name, paragraph):
+                walk.skip_subtree()
+            elif kind == "hyperlink":
+                links.append((len(words), self._related.get(relation(one), ("", ""))[1]))
+            elif kind == "separate":
+                found = _HYPERLINK.match(field)
+                links.append((len(words), found[1] if found else ""))
+            elif name in {"fldChar", "instrText"}:
+                field = field + (one.text or "") if name == "instrText" else ""
+            else:
+                words.append(self._said(one, name))
+        return " ".join("".join(words).split())
+
+    def _is_unseen(self, element: "Element", name: str, paragraph: "Element") -> bool:
+        """Whether it is deleted, moved away, hidden or struck out, or says how something looks."""
+        if name != "r":
+            return name == "pPr" or element.tag in _UNSEEN
+        own = element.find(f"{_W}rPr")
+        if (is_hidden := _hidden(own)) is not None:
+            return is_hidden
+        look = paragraph.find(f"{_W}pPr") if self._styles.hide else None
+        return self._styles.hides(own, "rStyle") or self._styles.hides(look, "pStyle")
+
+    def _said(self, element: "Element", name: str) -> str:
+        """What an element says before those in it."""
+        match name:
+            case "t":
+                return element.text or ""
+            case "footnoteReference" | "endnoteReference":
+                key = name.removesuffix("Reference"), element.get(f"{_W}id")
+                return f" ({self._notes[key]})" if self._notes.get(key) else ""
+        if element.tag == _EQUATION:
+            return element.text or ""
+        if element.tag == _PICTURE:  # what it shows, as its author says
+            return f" {element.get('descr', '')} "
+        return _BETWEEN.get(name, "")
 
     def _mark(self, role: _Role) -> str:
         forms = role.list.forms if role.list else ()
@@ -395,87 +347,60 @@ class _DocxBody:
         text = forms[-1].text or f"%{len(forms)}."
         return _PLACE.sub(lambda found: shown.get(int(found[1]), ""), text).strip() or "-"
 
-    def _end_code(self) -> Iterator[Block]:
-        code = "\n".join(self._code).strip("\n")
-        self._code.clear()
-        if code:
-            yield Block("code", code)
+    def _table(self, table: "Element") -> Iterator[Block]:
+        """The rows of a table; one that is a single cell is a title, and no row.
 
-
-class _DocxTable:
-    """A table that is read. Every cell stays in its column, also an empty one or a merged one."""
-
-    def __init__(self) -> None:
-        # Whether its style sets the first row off.
-        self.is_set_off = False
-        self._words: list[str] = []
-        self._cells: list[str] = []
-        self._count = 0
-        self._above: list[str] = []
-        # The columns' names, in the rows before all others.
-        self._names: tuple[str, ...] = ()
-        self._has_rows = False
-        self._is_bold = True
-
-    def add(self, text: str, paragraph: "Element") -> None:
-        """A paragraph of the cell that is read."""
-        if text:
-            self._words.append(text)
-            self._is_bold = self._is_bold and _is_bold(paragraph)
-
-    def end_cell(self, cell: "Element") -> None:
-        """The words so far are a cell's; of one that is merged with that above, are that one's."""
-        text = " ".join(self._words)
-        self._words.clear()
-        at = len(self._cells)
-        if not text and _goes_on(cell) and at < len(self._above):
-            text = self._above[at]
-        self._cells += [text] * _columns(cell)
-        self._count += 1
-
-    def end_row(self, row: "Element") -> Iterator[Block]:
-        """The cells so far are a row's. One that is a single cell is a title, and no row.
-
-        The first row has names where it is a heading, where its words are bold, or where the
-        table's style sets it off. More rows have if they are headings as well.
+        Every cell stays in its column. The first row has names where it is a heading, where its
+        words are bold, or where the table's style sets it off. More rows have if they are headings
+        as well.
         """
-        cells, self._cells = [*[""] * _number(_value(row, "trPr/gridBefore"), 0), *self._cells], []
-        count, self._count = self._count, 0
-        is_heading = row.find(f"{_W}trPr/{_W}tblHeader") is not None
-        is_first = not (self._names or self._has_rows)
-        has_names = is_heading or (is_first and (self.is_set_off or self._is_bold))
-        if not any(cells):
-            return
-        if count == 1 and cells[0]:
-            yield Block("paragraph", cells[0])
-            return
-        self._above = cells
-        if has_names and not self._has_rows:
-            self._names = joined_names(self._names, cells)
-            return
-        self._has_rows = True
-        yield Block("row", "", 0, self._names, tuple(cells))
+        is_set_off = self._styles.sets_off_first_row(table.find(f"{_W}tblPr"))
+        names: tuple[str, ...] = ()
+        above: list[str] = []
+        has_rows = False
+        for row in _outermost(table, "tr"):
+            parts = [*_outermost(row, "tc")]
+            cells = self._cells(row, parts, above)
+            if not any(cells):
+                continue
+            if len(parts) == 1 and cells[0]:
+                yield Block("paragraph", cells[0])
+                continue
+            is_named = not (names or has_rows) and (is_set_off or _is_bold(row))
+            if not has_rows and (is_named or row.find(f"{_W}trPr/{_W}tblHeader") is not None):
+                names = joined_names(names, cells)
+            else:
+                has_rows = True
+                yield Block("row", "", 0, names, tuple(cells))
+            above = cells
+        if names and not has_rows:
+            yield Block("row", "", 0, (), names)
 
-    def end(self) -> Iterator[Block]:
-        """The rows so far are all; names alone are a row like any other."""
-        if self._names and not self._has_rows:
-            yield Block("row", "", 0, (), self._names)
+    def _cells(self, row: "Element", parts: list["Element"], above: list[str]) -> list[str]:
+        """The words of a row by column; those of a cell that goes on are those above it."""
+        cells = [""] * _number(_value(row, "trPr/gridBefore"), 0)
+        for cell in parts:
+            text = " ".join(filter(None, map(self._words, _outermost(cell, "p"))))
+            merged = cell.find(f"{_W}tcPr/{_W}vMerge")
+            if merged is not None and merged.get(_VALUE) != "restart" and len(cells) < len(above):
+                text = text or above[len(cells)]
+            cells += [text] * max(1, _number(_value(cell, "tcPr/gridSpan"), 1))
+        return cells
 
 
-def _is_bold(paragraph: "Element") -> bool:
-    runs = [run for run in paragraph.iter(f"{_W}r") if run.find(f"{_W}t") is not None]
+def _outermost(element: "Element", name: str) -> "Iterator[Element]":
+    """What is of this name in an element, without what is of it in one of those."""
+    for child in element:
+        if child.tag == f"{_W}{name}":
+            yield child
+        elif child.tag not in _UNSEEN:
+            yield from _outermost(child, name)
+
+
+def _is_bold(row: "Element") -> bool:
+    runs = [run for run in row.iter(f"{_W}r") if run.find(f"{_W}t") is not None]
     bold = [run.find(f"{_W}rPr/{_W}b") for run in runs]
     return all(one is not None and one.get(_VALUE, "1") in _TRUE for one in bold)
-
-
-def _goes_on(cell: "Element") -> bool:
-    merged = cell.find(f"{_W}tcPr/{_W}vMerge")
-    return merged is not None and merged.get(_VALUE) != "restart"
-
-
-def _columns(cell: "Element") -> int:
-    """How many columns a cell is in."""
-    return max(1, _number(_value(cell, "tcPr/gridSpan"), 1))
 
 
 def _number(value: str | None, otherwise: int) -> int:

@@ -118,10 +118,7 @@ def _is_attached(part: EmailMessage) -> bool:
 
 def _plain(data: bytes, part: MIMEPart) -> str:
     charset = part.get_content_charset()
-    text = tidy(decode(data, [charset] if charset else ()))
-    if part.get_param("format") == "flowed":  # RFC 3676
-        text = re.sub(r"(?<=\S) \n(?!>|-- )", " ", text)
-    return text
+    return tidy(decode(data, [charset] if charset else ()))
 
 
 def _read(read: Read, data: bytes, name: str, kind: str, warnings: list[str]) -> Iterator[Block]:

@@ -93,14 +93,10 @@ class _Slide:
             ]
             is_named = look is not None and look.get("firstRow") in _TRUE and len(rows) > 1
             yield from table_blocks(rows, is_named=is_named or None)
-        # What is drawn by a diagram or a chart is in members of their own.
-        for link in named(frame, "relIds", "chart"):
-            target = self._related.get(relation(link, "dm") or relation(link), ("", ""))[1]
-            tree = self._package.part(target)
-            if local(link) == "chart":
-                yield from _chart(tree)
-                continue
-            for paragraph in named(tree, "p"):
+        # The words of a diagram are in a member of their own.
+        for link in named(frame, "relIds"):
+            target = self._related.get(relation(link, "dm"), ("", ""))[1]
+            for paragraph in named(self._package.part(target), "p"):
                 if words := self._words(paragraph):
                     yield Block("item", words, 1, ("-",))
 
@@ -119,19 +115,3 @@ def _text(paragraph: "Element", words: str, *, bulleted: bool) -> Block:
     if "buNone" in bullets or not (bulleted or bullets & {"buChar", "buAutoNum", "buBlip"}):
         return Block("paragraph", words)
     return Block("item", words, depth, ("-",))
-
-
-def _chart(chart: "Element | None") -> Iterator[Block]:
-    """The values of a chart, by what they stand for."""
-    columns: list[list[str]] = []
-    for series in named(chart, "ser"):
-        parts = {local(part): [one.text or "" for one in named(part, "v")] for part in series}
-        categories = parts.get("cat") or parts.get("xVal") or []
-        if not columns:
-            columns.append(["", *categories])
-        name = " ".join(parts.get("tx", []))
-        columns.append([name, *(parts.get("val") or parts.get("yVal") or [])])
-    if columns:
-        size = max(map(len, columns))
-        padded = [column + [""] * (size - len(column)) for column in columns]
-        yield from table_blocks([*zip(*padded, strict=True)], is_named=True)

@@ -1,9 +1,8 @@
 """What programs write and people read: notebooks, JSON, subtitles, calendars and contacts."""
 
 import json
-import quopri
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 
 from knowledge_bot_service.readers.analyzer.blocks import Block, told
@@ -16,7 +15,7 @@ def read_notebook(source: str) -> ParsedDocument:
     """A Jupyter notebook: its texts, its code, and what the code printed; no pictures."""
     try:
         book = json.loads(source)
-        cells = book.get("cells") or [one for sheet in book["worksheets"] for one in sheet["cells"]]
+        cells = book["cells"]
     except (ValueError, KeyError, TypeError, AttributeError):
         raise ExtractionError("the notebook is damaged") from None
     language = str((book.get("metadata") or {}).get("language_info", {}).get("name", ""))
@@ -25,15 +24,13 @@ def read_notebook(source: str) -> ParsedDocument:
 
 
 def _cell(cell: dict[str, Any], language: str) -> Iterator[Block]:
-    source = tidy(_joined(cell.get("source", cell.get("input", ""))))
+    source = tidy(_joined(cell.get("source", "")))
     match cell.get("cell_type"):
         case "code":
             yield Block("code", source, 0, (language,) if language else ())
             for output in cell.get("outputs", []):
                 text = output.get("text") or (output.get("data") or {}).get("text/plain", "")
                 yield Block("code", tidy(_ESCAPE.sub("", _joined(text)))[:_MAX_OUTPUT])
-        case "heading":
-            yield Block("heading", source, min(int(cell.get("level", 1)), 6))
         case "raw":
             yield from read_text(source)
         case _:
@@ -106,15 +103,12 @@ def read_cards(source: str) -> ParsedDocument:
     # The last one may have no end.
     for line in [*_FOLDED.sub("", source).split("\n"), "END"]:
         head, _, value = line.partition(":")
-        name, *parameters = head.upper().split(";")
-        name = name.rpartition(".")[2]
+        name = head.upper().partition(";")[0].rpartition(".")[2]
         if name in {"BEGIN", "END"}:
             if found:
                 blocks.append(told([*found], [*found.values()]))
             found = {}
             continue
-        if any("QUOTED-PRINTABLE" in one for one in parameters):
-            value = quopri.decodestring(value.encode()).decode(errors="replace")
         known = _FIELDS.get(name)
         if known and value.strip(" ;"):
             words = _value(name, value)
@@ -138,7 +132,7 @@ _ESCAPE: Final = re.compile(r"\x1b\[[\d;]*m")
 
 _CUE: Final = re.compile(r"(?:.*\n)?\s*(?:\d+:)?\d+:\d+[.,]\d+ *--> .*\n([\s\S]*)")
 _TAG: Final = re.compile(r"<[^<>]*>|\{\\[^{}]*\}")
-_FOLDED: Final = re.compile(r"\n[ \t]|(?<==)\n(?=\S)")
+_FOLDED: Final = re.compile(r"\n[ \t]")
 _MOMENT: Final = re.compile(r"(\d{4})-?(\d\d)-?(\d\d)(?:T(\d\d):?(\d\d):?\d\d(Z)?)?")
 _FIELDS: Final = {
     "SUMMARY": "Event",
@@ -163,11 +157,3 @@ _FIELDS: Final = {
     "BDAY": "Birthday",
     "COMMENT": "Comment",
 }
-
-READERS: Final[dict[str, Callable[[str], ParsedDocument]]] = {
-    "cards": read_cards,
-    "json": read_json,
-    "notebook": read_notebook,
-    "subtitles": read_subtitles,
-}
-"""The readers of this module, by the kinds of what they read."""

@@ -173,7 +173,6 @@ STYLES = "".join(
         style("Verzeichnis1", "toc 1"),
         style("Verfasser", "Author", based_on="Titel"),
         style("Aufzhlung2", "List Bullet 2", '<w:numPr><w:numId w:val="3"/></w:numPr>'),
-        style("Quelltext", "HTML Preformatted"),
     ]
 )
 LEVEL = '<w:lvl w:ilvl="{}"><w:numFmt w:val="{}"/></w:lvl>'
@@ -206,9 +205,6 @@ def test_headings_lists_and_code_of_a_word_document_are_kept(read):
             paragraph("two", properties=in_list(2)),
             paragraph("two a", properties=in_list(2, 1)),
             paragraph("Tools", "Absatz"),
-            paragraph("kbot \\|    ask", "Quelltext"),
-            paragraph("", "Quelltext"),
-            paragraph("kbot bots", "Quelltext", '<w:tabs><w:tab w:val="left"/></w:tabs>'),
             paragraph("Appendix", properties='<w:outlineLvl w:val="0"/>'),
             paragraph("End.", "no-such-style"),
         ]
@@ -219,7 +215,7 @@ def test_headings_lists_and_code_of_a_word_document_are_kept(read):
         "- the team\n  - its leader\n- the doctor\n\n"
         "Then rest.\n\n### Certificates\n\n"
         "1. one\n   a. one a\n   b. one b\n2. two\n   a. two a\n\n"
-        "### Tools\n\n```\nkbot \\\n    ask\n\nkbot bots\n```\n\n"
+        "### Tools\n\n"
         "## Appendix\n\nEnd.",
         "Handbook",
     )
