@@ -20,6 +20,7 @@ import httpcore
 
 from knowledge_bot_web.errors import FetchError, NoAnswerError
 from knowledge_bot_web.inflating import inflated
+from knowledge_bot_web.kinds import BY_TYPE
 from knowledge_bot_web.networks import (
     ANYWHERE,
     Network,
@@ -318,14 +319,6 @@ _TOKEN: Final = frozenset(
     b"!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 )
 
-_READABLE: Final = (
-    "",
-    "application/json",
-    "application/pdf",
-    "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
-    "application/xml",
-)
-
 
 class _CheckedNetwork(httpcore.SyncBackend):
     """Connects to addresses that were checked."""
@@ -468,4 +461,4 @@ def _check(answer: WebResponse, target: Target) -> None:
 
 def _is_readable(kind: str) -> bool:
     is_structured = kind.startswith("application/") and kind.endswith(("+xml", "+json"))
-    return kind in _READABLE or kind.startswith("text/") or is_structured
+    return not kind or kind in BY_TYPE or kind.startswith("text/") or is_structured

@@ -52,7 +52,7 @@ def read_pdf(data: bytes) -> ParsedDocument:
     if not count:
         raise ExtractionError("the PDF has no pages")
     warnings: list[str] = []
-    blocks = _titled(_blocks(reader, count, warnings))
+    blocks = _blocks(reader, count, warnings)
     # The title may be the null object of PDF.
     return ParsedDocument(blocks, title if isinstance(title, str) else None, warnings)
 
@@ -260,19 +260,6 @@ def _is_unclear(text: str) -> bool:
 
 _SOME: Final = 40
 _ODD: Final = re.compile("[\ufffd\ue000-\uf8ff\0-\x08]|/[A-Z]\\d\\d|/g\\d+|\\(cid:\\d+\\)")
-
-
-def _titled(blocks: Iterator[Block]) -> Iterator[Block]:
-    """Blocks of which the first is a heading, if it is a title above another one."""
-    first, second = next(blocks, None), next(blocks, None)
-    if (
-        first
-        and second
-        and all(one.kind == "paragraph" and one.is_title for one in (first, second))
-    ):
-        first = Block("heading", first.text, 1)
-    yield from filter(None, (first, second))
-    yield from blocks
 
 
 def _named(pages: list[str]) -> str:

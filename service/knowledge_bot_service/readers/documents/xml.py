@@ -8,7 +8,6 @@ from knowledge_bot_service.readers.documents.document import ExtractionError, Pa
 from knowledge_bot_service.readers.documents.parsing import fault, parsed_xml
 
 if TYPE_CHECKING:
-    from lxml.etree import XMLSyntaxError
     from lxml.etree import _Element as Element
 
 
@@ -28,7 +27,7 @@ def read_xml(file: IO[bytes]) -> ParsedDocument:
     try:
         root = parsed_xml(data)
     except etree.XMLSyntaxError as error:
-        raise fault(error, _reason(error)) from None
+        raise fault(error, f"the XML is not well-formed: {error.msg}") from None
     if root.tag == _FLAT:
         from knowledge_bot_service.readers.documents.odf import read_flat_odf
 
@@ -83,20 +82,7 @@ def _is_prose(text: str) -> bool:
 _LONG: Final = 80
 
 
-def _reason(error: "XMLSyntaxError") -> str:
-    if error.code == _LIMIT:  # type: ignore[attr-defined]  # the stubs lack it
-        # libxml2 advises its caller of an option, which is none for who sent the file.
-        return (
-            "the XML has tags nested more than 250 deep, one text longer than 10 MB, or entities"
-            " that make it many times as long"
-        )
-    return f"the XML is not well-formed: {error.msg}"
-
-
 _FLAT: Final = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}document"
 
 MAX_XML: Final = 20 * 1024**2
 """Of a larger document the tree would take too much memory: ten times as much."""
-
-# libxml2's XML_ERR_RESOURCE_LIMIT.
-_LIMIT: Final = 114

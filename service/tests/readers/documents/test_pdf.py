@@ -24,8 +24,6 @@ def test_a_pdf_gives_its_pages_as_paragraphs(read):
     assert document.text == (
         f"{SENTENCE} It is closed for lunch between twelve and one, and on holidays.\n\nTwo"
     )
-    twice = pdf(f"Rules\nOpening\n{SENTENCE}")
-    assert read(twice).text.split("\n\n")[:2] == ["# Rules", "Opening"]
     titled = pdf("Text", title="Hours")
     assert read(titled).title == "Hours"
     assert read(titled.replace(b"(Hours)", b" null  ")).title is None
@@ -124,5 +122,5 @@ def test_a_page_that_cannot_be_read_is_a_warning(read):
     data = pdf("One", "Two", "Three", packed=True)
     broken = data.replace(b"/Contents 7 0 R", b"/Contents 3 0 R")
     document = read(broken, "a.pdf")
-    assert document.text == "# One\n\nThree"
+    assert document.text == "One\n\nThree"
     assert [warning.rpartition(": ")[2] for warning in document.warnings] == ["2"]
