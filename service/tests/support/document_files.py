@@ -3,8 +3,11 @@
 import io
 import zipfile
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+import openpyxl
 
 from knowledge_bot_service.readers.analyzer.blocks import text_of
 from knowledge_bot_service.readers.extract import ExtractionError, extract
@@ -142,23 +145,21 @@ def pptx(*slides: str, notes: str = "", link: str = "") -> bytes:
     return archive(members)
 
 
-def xlsx(rows: str, *, formats: str = "", after: str = "", hidden: str = "") -> bytes:
-    """A workbook of a sheet "Fees" and, if it has rows, one that is hidden."""
-    sheets = '<sheet name="Fees" r:id="rId1"/>'
-    sheets += '<sheet name="Old" state="hidden" r:id="rId2"/>' if hidden else ""
-    book = f'<workbook xmlns:r="{_OFFICE}"><sheets>{sheets}</sheets></workbook>'
-    sheet = "<worksheet><sheetData>{}</sheetData>{}</worksheet>"
-    return archive(
-        {
-            "xl/workbook.xml": book,
-            "xl/_rels/workbook.xml.rels": relations(
-                "worksheet=s1.xml", "worksheet=s2.xml", "styles=styles.xml"
-            ),
-            "xl/s1.xml": sheet.format(rows, after),
-            "xl/s2.xml": sheet.format(hidden, ""),
-            "xl/styles.xml": f"<styleSheet>{formats}</styleSheet>",
-        }
-    )
+def xlsx(
+    *rows: list[object], change: Callable[[openpyxl.Workbook], object] = lambda book: None
+) -> bytes:
+    """A workbook of a sheet "Fees"; a cell that is a pair has a format. `change` is done last."""
+    book = openpyxl.Workbook()
+    sheet = book.worksheets[0]
+    sheet.title = "Fees"
+    for number, row in enumerate(rows, start=1):
+        for column, cell in enumerate(row, start=1):
+            value, form = cell if isinstance(cell, tuple) else (cell, "General")
+            sheet.cell(number, column, value).number_format = form
+    change(book)
+    written = io.BytesIO()
+    book.save(written)
+    return written.getvalue()
 
 
 def odf(body: str, *, styles: str = "", kind: str = "text") -> bytes:

@@ -6,7 +6,6 @@ import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from io import BytesIO
 from typing import IO, TYPE_CHECKING, Final
 from urllib.parse import unquote
 
@@ -20,8 +19,10 @@ if TYPE_CHECKING:
 class Package:
     """The members of an archive, by name, and what they refer to."""
 
-    def __init__(self, archive: zipfile.ZipFile) -> None:
+    def __init__(self, file: IO[bytes], archive: zipfile.ZipFile) -> None:
         self._archive = archive
+        # For who reads the archive in another way.
+        self.file = file
         self._related: dict[str, dict[str, tuple[str, str]]] = {}
         self.names = frozenset(archive.namelist())
 
@@ -33,12 +34,7 @@ class Package:
             ExtractionError: it is larger than a document's part can be.
         """
         info = self._archive.getinfo(name)
-        is_bomb = info.file_size > max(_SMALL, info.compress_size * _MAX_RATIO)
-        if info.file_size > _MAX_SIZE or is_bomb:
-            raise ExtractionError(
-                f"the document is not read: it unpacks from {info.compress_size:,} to"
-                f" {info.file_size:,} bytes"
-            )
+        _check(info)
         with self._archive.open(info) as member:
             # Reading stops at the declared size, whatever the compressed data would give.
             data = member.read()
@@ -47,6 +43,11 @@ class Package:
             if (_STRICT.search(data, 0, _START))
             else data
         )
+
+    def check(self) -> None:
+        """Look at what all members unpack to, with the error of `read`."""
+        for info in self._archive.infolist():
+            _check(info)
 
     def tree(self, name: str) -> "Element":
         """A member that is XML.
@@ -58,24 +59,6 @@ class Package:
 
         try:
             return parsed_xml(self.read(name))
-        except etree.XMLSyntaxError as error:
-            raise fault(error, _DAMAGED) from None
-
-    def walk(
-        self, name: str, events: tuple[str, ...] = ("end",), tags: Iterable[str] | None = None
-    ) -> "Iterator[tuple[str, Element]]":
-        """The elements of a member that is XML, as it is read; the errors are those of `tree`."""
-        from lxml import etree
-
-        try:
-            yield from etree.iterparse(
-                BytesIO(self.read(name)),
-                events=events,
-                tag=tags,
-                resolve_entities=False,
-                no_network=True,
-                load_dtd=False,
-            )
         except etree.XMLSyntaxError as error:
             raise fault(error, _DAMAGED) from None
 
@@ -126,6 +109,15 @@ class Package:
         return None if properties is None else properties.findtext(DC_TITLE)
 
 
+def _check(info: zipfile.ZipInfo) -> None:
+    is_bomb = info.file_size > max(_SMALL, info.compress_size * _MAX_RATIO)
+    if info.file_size > _MAX_SIZE or is_bomb:
+        raise ExtractionError(
+            f"the document is not read: it unpacks from {info.compress_size:,} to"
+            f" {info.file_size:,} bytes"
+        )
+
+
 @contextmanager
 def opened(file: IO[bytes]) -> Iterator[Package]:
     """A file as an archive.
@@ -135,7 +127,7 @@ def opened(file: IO[bytes]) -> Iterator[Package]:
     """
     try:
         with zipfile.ZipFile(file) as archive:
-            yield Package(archive)
+            yield Package(file, archive)
     # A place that is none, in a damaged list of the members, is an OSError.
     except (zipfile.BadZipFile, KeyError, OSError):
         raise ExtractionError("the document is damaged or cut off") from None

@@ -2,18 +2,18 @@
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from datetime import date, datetime, time, timedelta
 from itertools import islice
 from typing import IO, TYPE_CHECKING, Final
 
 from knowledge_bot_service.readers.analyzer.blocks import Block
 from knowledge_bot_service.readers.documents.document import ExtractionError, ParsedDocument
-from knowledge_bot_service.readers.documents.numberformats import BUILT_IN, shown
-from knowledge_bot_service.readers.documents.package import Package, local, named, relation
+from knowledge_bot_service.readers.documents.package import Package
 from knowledge_bot_service.readers.documents.tables import table_blocks
 
 if TYPE_CHECKING:
-    from lxml.etree import _Element as Element
+    from openpyxl.worksheet.worksheet import Worksheet
     from xlrd.book import Book
     from xlrd.sheet import Cell
 
@@ -28,12 +28,22 @@ def read_xlsx(package: Package) -> ParsedDocument:
     """The rows of a workbook. Sheets, rows and columns that are hidden are left out.
 
     A row that a filter hides is there.
+
+    Raises:
+        ExtractionError: it is damaged.
     """
-    book = _Workbook(package)
-    blocks = [
-        block for name, part in book.sheets() for block in sheet_blocks(name, book.rows(part))
-    ]
-    return ParsedDocument(blocks, package.title())
+    import openpyxl
+
+    package.check()
+    try:
+        book = openpyxl.load_workbook(package.file, data_only=True)
+    except MemoryError:
+        raise
+    except Exception:  # noqa: BLE001 (what openpyxl meets is not always an error of its own)
+        raise ExtractionError("the spreadsheet is damaged") from None
+    sheets = (sheet for sheet in book.worksheets if sheet.sheet_state == "visible")
+    blocks = [block for sheet in sheets for block in sheet_blocks(sheet.title, _rows(sheet))]
+    return ParsedDocument(blocks, book.properties.title)
 
 
 def read_xls(file: IO[bytes]) -> ParsedDocument:
@@ -69,169 +79,108 @@ def read_xls(file: IO[bytes]) -> ParsedDocument:
 
 
 def _old_words(book: "Book", cell: "Cell") -> str:
-    from xlrd import XL_CELL_BOOLEAN, XL_CELL_DATE, XL_CELL_ERROR, XL_CELL_NUMBER
-    from xlrd import error_text_from_code as errors
+    from xlrd import XL_CELL_BOOLEAN, XL_CELL_DATE, XL_CELL_ERROR, error_text_from_code
+    from xlrd.xldate import xldate_as_datetime
 
-    match cell.ctype:
-        case kind if kind in {XL_CELL_NUMBER, XL_CELL_DATE}:
-            at = cell.xf_index
-            key = book.xf_list[at].format_key if at is not None and at < len(book.xf_list) else 0
-            own = book.format_map.get(key)
-            code = BUILT_IN.get(key) or (own.format_str if own else "")
-            return shown(cell.value, code, since_1904=bool(book.datemode))
-        case kind if kind == XL_CELL_BOOLEAN:
-            return "TRUE" if cell.value else "FALSE"
-        case kind if kind == XL_CELL_ERROR:
-            return str(errors.get(cell.value, ""))
-    return " ".join(str(cell.value).split())
+    value: object = cell.value
+    if cell.ctype == XL_CELL_BOOLEAN:
+        value = bool(value)
+    elif cell.ctype == XL_CELL_ERROR:
+        value = error_text_from_code.get(value)
+    elif cell.ctype == XL_CELL_DATE:
+        moment = xldate_as_datetime(cell.value, book.datemode)
+        value = moment if cell.value >= 1 else moment.time()
+    at = cell.xf_index
+    key = book.xf_list[at].format_key if at is not None and at < len(book.xf_list) else 0
+    form = book.format_map.get(key)
+    return _shown(value, form.format_str if form else "")
 
 
 # A sheet has so many rows and columns at most that are told.
 _MAX_ROWS: Final = 200_000
 _MAX_COLUMNS: Final = 500
-# Cells that are merged down over more rows are for the looks.
-_MAX_MERGED: Final = 1000
-
-_PLACE: Final = re.compile(r"\$?([A-Z]{1,3})\$?(\d{1,7})")
-_TRUE: Final = frozenset({"1", "true"})
 
 
-class _Workbook:
-    """The texts, formats and sheets of a workbook."""
-
-    def __init__(self, package: Package) -> None:
-        self._package = package
-        self._main = package.main()
-        self._book = package.tree(self._main)
-        self._texts = [
-            _text(one)
-            for part in package.of_type(self._main, "sharedStrings")
-            for one in named(package.part(part), "si")
-        ]
-        self._formats: list[str] = []
-        for part in package.of_type(self._main, "styles"):
-            styles = package.part(part)
-            codes = {
-                one.get("numFmtId"): one.get("formatCode", "") for one in named(styles, "numFmt")
-            }
-            for form in (one for group in named(styles, "cellXfs") for one in named(group, "xf")):
-                number = form.get("numFmtId", "0")
-                built_in = BUILT_IN.get(int(number), "") if number.isdecimal() else ""
-                self._formats.append(codes.get(number, built_in))
-        self._since_1904 = any(
-            one.get("date1904") in _TRUE for one in named(self._book, "workbookPr")
-        )
-
-    def sheets(self) -> Iterator[tuple[str, str]]:
-        """The sheets that are shown: their names and members."""
-        related = self._package.related(self._main)
-        for sheet in named(self._book, "sheet"):
-            part = related.get(relation(sheet), ("", ""))[1]
-            if part in self._package.names and sheet.get("state", "visible") == "visible":
-                yield sheet.get("name", ""), part
-
-    def rows(self, part: str) -> list[list[str]]:
-        """The rows of a sheet, those between them that are empty as one."""
-        found: dict[int, list[str]] = {}
-        folded: set[int] = set()
-        hidden: set[int] = set()
-        merged: list[str] = []
-        has_filter, number = False, 0
-        tags = [f"{{*}}{one}" for one in ("row", "col", "mergeCell", "autoFilter")]
-        for _, element in self._package.walk(part, tags=tags):
-            match local(element):
-                case "row":
-                    number = _number(element.get("r", ""), number + 1)
-                    found[number] = self._row(element)
-                    folded |= {number} if element.get("hidden") in _TRUE else set()
-                    if len(found) >= _MAX_ROWS:
-                        break
-                case "col" if element.get("hidden") in _TRUE:
-                    first, last = (_number(element.get(one, ""), 0) for one in ("min", "max"))
-                    hidden |= {*range(first - 1, min(last, _MAX_COLUMNS))}
-                case "mergeCell":
-                    merged.append(element.get("ref", ""))
-                case "autoFilter":
-                    has_filter = True
-            element.clear()
-        _fill(found, merged)
-        rows: list[list[str]] = []
-        before = 0
-        for number, row in sorted(found.items()):
-            if number in folded and not has_filter:
-                continue
-            rows += [[]] if number > before + 1 and rows else []
-            rows.append(
-                [cell for at, cell in enumerate(row) if at not in hidden] if hidden else row
-            )
-            before = number
-        return rows
-
-    def _row(self, row: "Element") -> list[str]:
-        cells: list[str] = []
-        for cell in row:
-            if local(cell) != "c":
-                continue
-            place = _PLACE.fullmatch(cell.get("r", ""))
-            at = _column(place[1]) if place else len(cells)
-            if at >= _MAX_COLUMNS:
-                break
-            cells += [""] * (at + 1 - len(cells))
-            cells[at] = self._words(cell)
-        return cells
-
-    def _words(self, cell: "Element") -> str:
-        kind = cell.get("t", "n")
-        if kind == "inlineStr":
-            return _text(cell)
-        value = next((one.text or "" for one in cell if local(one) == "v"), "")
-        try:
-            match kind:
-                case "s":
-                    return self._texts[int(value)]
-                case "b":
-                    return "TRUE" if value in _TRUE else "FALSE"
-                case "n" if value:
-                    style = cell.get("s", "0")
-                    code = self._formats[int(style)] if int(style) < len(self._formats) else ""
-                    return shown(float(value), code, since_1904=self._since_1904)
-        except (IndexError, ValueError):
-            return value
-        return " ".join(value.split())
+def _rows(sheet: "Worksheet") -> list[list[str]]:
+    """The rows of a sheet, those between them that are empty as one."""
+    found: dict[int, dict[int, str]] = {}
+    # What has no cell would be made by asking for it, up to the end of the sheet.
+    for (number, column), cell in sorted(sheet._cells.items()):  # noqa: SLF001
+        if column <= _MAX_COLUMNS and (words := _shown(cell.value, cell.number_format)):
+            found.setdefault(number, {})[column] = words
+    # A cell that is merged with those below it is told in their rows as well.
+    for area in sheet.merged_cells.ranges:
+        words = found.get(area.min_row, {}).get(area.min_col, "")
+        for number in range(area.min_row + 1, area.max_row + 1):
+            if words and number in found:
+                found[number].setdefault(area.min_col, words)
+    hidden = {
+        column
+        for one in sheet.column_dimensions.values()
+        if one.hidden
+        for column in range(one.min or 0, min(one.max or 0, _MAX_COLUMNS) + 1)
+    }
+    folded = {number for number, row in sheet.row_dimensions.items() if row.hidden}
+    rows: list[list[str]] = []
+    before = 0
+    for number in sorted(found.keys() if sheet.auto_filter.ref else found.keys() - folded):
+        rows += [[]] if number > before + 1 and rows else []
+        row, before = found[number], number
+        rows.append([row.get(at, "") for at in range(1, max(row) + 1) if at not in hidden])
+    return rows
 
 
-def _text(element: "Element") -> str:
-    """The words of a text, without how they are pronounced."""
-    words = (
-        one.text or ""
-        for one in named(element, "t")
-        if next(one.iterancestors("{*}rPh"), None) is None
-    )
-    return " ".join("".join(words).split())
+def _shown(value: object, code: str) -> str:
+    """A value in the format of its cell, such as `0.0%` (ECMA-376-1, 18.8.31).
+
+    Dates and times are as in ISO 8601, whatever their format.
+    """
+    match value:
+        case None:
+            return ""
+        case bool():
+            return str(value).upper()
+        case int() | float():
+            return _number(value, _LITERAL.sub(_said, code).split(";"))
+        case date() | time():
+            return _moment(value, _LITERAL.sub("", code).lower())
+        case timedelta():
+            minutes = round(value.total_seconds() / 60)
+            return f"{minutes // 60}:{minutes % 60:02}"
+    return " ".join(str(value).split())
 
 
-def _fill(rows: dict[int, list[str]], merged: Iterable[str]) -> None:
-    """Tell a cell that is merged with those below it in their rows as well."""
-    for area in merged:
-        first, last = (_PLACE.fullmatch(part) for part in (area.partition(":")[::2]))
-        if not (first and last):
-            continue
-        top, bottom, at = int(first[2]), int(last[2]), _column(first[1])
-        above = rows.get(top, [])
-        if at >= len(above) or not above[at] or bottom - top > _MAX_MERGED:
-            continue
-        for number in range(top + 1, bottom + 1):
-            if (row := rows.get(number)) and any(row):
-                row += [""] * (at + 1 - len(row))
-                row[at] = row[at] or above[at]
+# Words in quotes, a character after a backslash, a gap as wide as a character or filled with one,
+# and in brackets a colour, a condition, a currency.
+_LITERAL: Final = re.compile(r'"([^"]*)"|\\(.)|_.|\*.|\[\$([^\]-]*)[^\]]*\]|\[[^\]]*\]')
+_DIGITS: Final = re.compile(r"[#0?][#0?,]*(?:\.([#0?]*))?(,*)(E[+-]0+)?", re.IGNORECASE)
+_LARGE: Final = 1e15
 
 
-def _column(letters: str) -> int:
-    number = 0
-    for letter in letters:
-        number = number * 26 + ord(letter) - ord("@")
-    return number - 1
+def _said(found: re.Match[str]) -> str:
+    return found[1] or found[2] or found[3] or ""
 
 
-def _number(value: str, otherwise: int) -> int:
-    return int(value[:8]) if value.isdecimal() else otherwise
+def _number(value: float, forms: list[str]) -> str:
+    has_own_sign = value < 0 and len(forms) > 1
+    form = forms[1] if has_own_sign else forms[0]
+    found = _DIGITS.search(form)
+    if found is None or "/" in form:
+        is_whole = value == int(value) and abs(value) < _LARGE
+        return str(int(value)) if is_whole else f"{value:.11g}"
+    places, thousands, exponent = found.groups()
+    size = abs(value) * (100 if "%" in form else 1) / 1000 ** len(thousands)
+    form_of = f"{',' * (',' in found[0])}.{len(places or '')}{'E' if exponent else 'f'}"
+    number = f"{size:{form_of}}"
+    if places and places.endswith("#"):
+        number = number.rstrip("0").removesuffix(".")
+    sign = "-" if value < 0 and not has_own_sign else ""
+    return " ".join(f"{sign}{form[: found.start()]}{number}{form[found.end() :]}".split())
+
+
+def _moment(value: date | time, form: str) -> str:
+    is_clock = isinstance(value, time)
+    day = "" if is_clock else "%Y-%m-%d"
+    clock = "%H:%M" + ":%S" * ("s" in form)
+    has_clock = is_clock or (isinstance(value, datetime) and bool(re.search("[hs]", form)))
+    return f"{value:{f'{day} {clock if has_clock else str()}'.strip()}}"
