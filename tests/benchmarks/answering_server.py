@@ -48,15 +48,6 @@ _ANTHROPIC = {
     "stop_sequence": None,
     "usage": {"input_tokens": 10, "output_tokens": 50},
 }
-_OPENAI_FILE = {
-    "id": "file-1",
-    "object": "file",
-    "bytes": 1,
-    "created_at": 1731500000,
-    "filename": "x",
-    "purpose": "user_data",
-    "status": "processed",
-}
 
 
 def _http(body: object) -> bytes:
@@ -72,7 +63,6 @@ _ANSWERS = {
     b"/public/v1/sources": _http({"value": _SOURCE}),
     b"/chat/completions": _http(_OPENAI),
     b"/v1/messages": _http(_ANTHROPIC),
-    b"/files": _http(_OPENAI_FILE),
 }
 
 

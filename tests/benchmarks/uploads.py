@@ -1,4 +1,4 @@
-"""What an upload of 1 GiB costs: CPU, wall time and memory, against curl and other clients.
+"""What an upload of 1 GiB costs: CPU, wall time and memory, against httpx.
 
 Each upload runs in a process of its own, in turn, after one of some bytes, with which everything is
 loaded; memory is the peak of that process over what it used before the large one. The server reads
@@ -7,9 +7,7 @@ every byte and answers.
 
 import asyncio
 import json
-import os
 import resource
-import shutil
 import statistics
 import subprocess
 import sys
@@ -32,10 +30,9 @@ def main() -> None:
         file = Path(folder, "video.bin")
         with file.open("wb") as sparse:
             sparse.truncate(SIZE)
-        names = [*UPLOADS, *(["curl -F"] if shutil.which("curl") else [])]
-        samples: dict[str, list[tuple[float, float, float]]] = {name: [] for name in names}
+        samples: dict[str, list[tuple[float, float, float]]] = {name: [] for name in UPLOADS}
         for _ in range(ROUNDS):
-            for name in names:
+            for name in UPLOADS:
                 samples[name].append(measure(name, file, url))
     medians = {
         name: [statistics.median(column) for column in zip(*rows, strict=True)]
@@ -45,17 +42,13 @@ def main() -> None:
         Figure("upload of 1 GiB, CPU against httpx files= (sync)", cpu(medians, "httpx"), 1.0),
         Figure("upload of 1 GiB, peak memory, MiB (sync)", medians["ours"][2], 16),
         Figure("upload of 1 GiB, peak memory, MiB (async)", medians["ours, async"][2], 16),
-        Figure("upload of 1 GiB, CPU against openai", cpu(medians, "openai")),
     ]
-    if "curl -F" in medians:
-        wall = medians["ours"][1] / medians["curl -F"][1]
-        figures.append(Figure("upload of 1 GiB, wall time against curl -F", wall))
     rows = [
         {
             "client": name,
             "CPU s": round(row[0], 2),
             "wall s": round(row[1], 2),
-            "peak MiB": "" if name == "curl -F" else round(row[2], 1),
+            "peak MiB": round(row[2], 1),
         }
         for name, row in medians.items()
     ]
@@ -68,21 +61,10 @@ def cpu(medians: dict[str, list[float]], anchor: str) -> float:
 
 def measure(name: str, file: Path, url: str) -> tuple[float, float, float]:
     """Return CPU seconds, wall seconds and MiB of one upload in a fresh process."""
-    if name == "curl -F":
-        return measure_curl(file, url)
     command = [sys.executable, __file__, name, str(file), url]
     output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     seconds_cpu, seconds_wall, mebibytes = json.loads(output)
     return seconds_cpu, seconds_wall, mebibytes
-
-
-def measure_curl(file: Path, url: str) -> tuple[float, float, float]:
-    before, started = os.times(), time.perf_counter()
-    command = ["curl", "-sS", "-o", os.devnull, "-F", f"file=@{file}", url + "/public/v1/sources"]
-    subprocess.run(command, check=True)
-    wall, after = time.perf_counter() - started, os.times()
-    used = after.children_user + after.children_system
-    return used - before.children_user - before.children_system, wall, 0.0
 
 
 def ours(file: Path, url: str) -> Callable[[], object]:
@@ -115,23 +97,10 @@ def with_httpx(file: Path, url: str) -> Callable[[], object]:
     return upload
 
 
-def with_openai(file: Path, url: str) -> Callable[[], object]:
-    import openai
-
-    client = openai.OpenAI(api_key="key", base_url=url + "/v1", timeout=60)
-
-    def upload() -> object:
-        with file.open("rb") as opened:
-            return client.files.create(file=opened, purpose="user_data")
-
-    return upload
-
-
 UPLOADS: dict[str, Callable[[Path, str], Callable[[], Any]]] = {
     "ours": ours,
     "ours, async": ours_async,
     "httpx": with_httpx,
-    "openai": with_openai,
 }
 
 
