@@ -8,8 +8,6 @@ from urllib.parse import quote
 
 from starlette.types import Scope
 
-LEVELS: Final = ("debug", "info", "warning", "error")
-
 # A path may be as long as all headers together; its beginning is enough.
 _PATH_LENGTH: Final = 300
 
@@ -18,7 +16,7 @@ def configure(level: str) -> None:
     """Send what this process logs to standard error.
 
     Args:
-        level: one of `LEVELS`. From "info" on there is a line for each request.
+        level: "debug", "info", "warning" or "error". Up to "info" each request is a line.
     """
     handler = logging.StreamHandler()
     handler.setFormatter(_Lines())

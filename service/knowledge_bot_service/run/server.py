@@ -155,14 +155,11 @@ def opened(folder: DataFolder) -> ServiceDatabase:
         database.run(_write_nothing_new)
         mark_used(folder.path)
     except (sqlite3.Error, OSError, StorageError) as error:
-        if isinstance(storage_error(error), DiskFullError):
-            raise FolderError(
-                f"cannot open the database {path}: the disk is full. Make room, and start the "
-                "service again; nothing was changed."
-            ) from None
+        is_full = isinstance(storage_error(error), DiskFullError)
+        why = "the disk is full. Make room" if is_full else f"{error}. Restore a backup"
         raise FolderError(
-            f"cannot open the database {path}: {error}. Restore a backup, or start with another "
-            "data folder; nothing was changed."
+            f"cannot open the database {path}: {why}, or start with another data folder; nothing "
+            "was changed"
         ) from None
     return database
 

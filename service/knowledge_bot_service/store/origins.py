@@ -11,7 +11,7 @@ from collections.abc import Collection as Several
 from collections.abc import Sequence
 from concurrent.futures import Future
 from http import HTTPStatus
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter
 
@@ -144,6 +144,13 @@ class Touch(_Body):
     name: str | None = None
     collections: tuple[str, ...] | None = None
     moved_from: Key | None = None
+
+
+class TouchedEntry(BaseModel):
+    """What became of an entry that was to be touched."""
+
+    key: str
+    outcome: Literal["touched", "moved_on"]
 
 
 class Missing(_Body):
@@ -385,19 +392,26 @@ class Origins:
 
     def touch(
         self, origin: str, touches: Sequence[Touch], numbers: Sequence[Sequence[int] | None]
-    ) -> Future[list[str]]:
+    ) -> Future[list[TouchedEntry]]:
         """Give entries new versions, and sources new names or collections, of these `numbers`.
 
-        The future has the outcome of each, `touched` or `moved_on`. It raises RefusedRequestError,
+        The future has the outcome of each. It raises RefusedRequestError,
         403, if the source of one is not seen; nothing is done then.
         """
 
-        def touch(connection: sqlite3.Connection) -> list[str]:
+        def touch(connection: sqlite3.Connection) -> list[TouchedEntry]:
             row = _origin(connection, origin)
+            outcomes: dict[bool, Literal["touched", "moved_on"]] = {
+                True: "touched",
+                False: "moved_on",
+            }
             return [
-                "touched"
-                if row is not None and self._touch(connection, row["id"], one, some)
-                else "moved_on"
+                TouchedEntry(
+                    key=one.key,
+                    outcome=outcomes[
+                        row is not None and self._touch(connection, row["id"], one, some)
+                    ],
+                )
                 for one, some in zip(touches, numbers, strict=True)
             ]
 

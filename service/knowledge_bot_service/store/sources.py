@@ -209,7 +209,7 @@ class SourceStore:
             if replaced is not None and outcome in {"adopted", "unchanged"}:
                 return outcome, replaced["public_id"], None
             counts_already = replaced is not None and replaced["status"] != "failed"
-            if quota is not None and not counts_already and _count_sources(connection) >= quota:
+            if quota is not None and not counts_already and _count_accepted(connection) >= quota:
                 raise RefusedRequestError(
                     HTTPStatus.PAYMENT_REQUIRED,
                     "quota_exceeded",
@@ -331,20 +331,6 @@ def is_wanted(connection: sqlite3.Connection, source: int) -> bool:
     return row is not None
 
 
-def finish_ready(
-    connection: sqlite3.Connection, source: int, title: str | None, warnings: Sequence[str]
-) -> None:
-    """Make a source ready, in the transaction that completes its passages.
-
-    A replacement takes the place of what it replaces; `title` is the document's own.
-    """
-    connection.execute(
-        "UPDATE source SET title = ?, warnings = ?, ready_at = ? WHERE id = ?",
-        (title, json.dumps(warnings), now(), source),
-    )
-    finish(connection, source, "ready")
-
-
 def collections_of(connection: sqlite3.Connection, source: int) -> tuple[int, ...]:
     """The numbers of a source's collections, in the caller's transaction."""
     rows = connection.execute(
@@ -372,12 +358,10 @@ def _number_collections(
     return dict(tuple(row) for row in connection.execute("SELECT public_id, id FROM collection"))
 
 
-def _count_sources(connection: sqlite3.Connection) -> int:
+def _count_accepted(connection: sqlite3.Connection) -> int:
     """The sources that did not fail; one and its replacement are one."""
     count: int = connection.execute(
-        "SELECT (SELECT count(*) FROM source WHERE status <> 'failed') - (SELECT count(*)"
-        " FROM source AS newer JOIN source AS older ON older.id = newer.replaces"
-        " WHERE newer.status <> 'failed' AND older.status <> 'failed')"
+        "SELECT count(DISTINCT place) FROM source WHERE status <> 'failed'"
     ).fetchone()[0]
     return count
 
@@ -527,9 +511,19 @@ def requeue(connection: sqlite3.Connection, source: int, cause: str) -> str:
 
 
 def finish(
-    connection: sqlite3.Connection, source: int, status: Status, reason: str | None = None
+    connection: sqlite3.Connection,
+    source: int,
+    status: Status,
+    reason: str | None = None,
+    *,
+    title: str | None = None,
+    warnings: Sequence[str] = (),
 ) -> None:
-    """Make a source ready, or give it up; the `reason` is for the person who added it."""
+    """Make a source ready, in the transaction that completes its passages, or give it up.
+
+    A replacement that is ready takes the place of what it replaces. The `reason` is for the person
+    who added it; `title` is the document's own.
+    """
     row = connection.execute(
         "SELECT replaces FROM source WHERE id = ? AND status IN ('pending', 'processing')",
         (source,),
@@ -540,8 +534,9 @@ def finish(
     if status == "ready" and row["replaces"] is not None:
         _take_place(connection, source, row["replaces"])
     connection.execute(
-        "UPDATE source SET status = ?, reason = ?, reader = ? WHERE id = ?",
-        (status, reason, READER, source),
+        "UPDATE source SET status = ?, reason = ?, reader = ?, title = ?, warnings = ?,"
+        " ready_at = ? WHERE id = ?",
+        (status, reason, READER, title, json.dumps(warnings), now(), source),
     )
     if status == "failed" and row["replaces"] is not None:
         _leave_to_removal(connection, source)

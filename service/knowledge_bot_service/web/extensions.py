@@ -7,7 +7,7 @@ origins hold, which the service is.
 import asyncio
 import logging
 from http import HTTPStatus
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict
@@ -30,6 +30,7 @@ from knowledge_bot_service.store.origins import (
     Overlap,
     Put,
     Sums,
+    TouchedEntry,
 )
 from knowledge_bot_service.store.sources import Outcome, StoredSource
 from knowledge_bot_service.web.endpoints import (
@@ -187,13 +188,6 @@ class PutSource(BaseModel):
     source: StoredSource
 
 
-class TouchedEntry(BaseModel):
-    """What became of an entry that was to be touched."""
-
-    key: str
-    outcome: Literal["touched", "moved_on"]
-
-
 class _Nothing(BaseModel):
     """An answer to a part of a completion that is not the last one."""
 
@@ -253,12 +247,7 @@ async def touch_entries(
 ) -> Wrapped[ListBody[TouchedEntry]]:
     """Give entries whose content is the same another version, name, key or other collections."""
     new = body.value
-    outcomes = await service.touch(new.origin, new.entries)
-    data = [
-        TouchedEntry.model_validate({"key": one.key, "outcome": outcome})
-        for one, outcome in zip(new.entries, outcomes, strict=True)
-    ]
-    return Wrapped(value=ListBody(data=data))
+    return Wrapped(value=ListBody(data=await service.touch(new.origin, new.entries)))
 
 
 @_syncing.post(

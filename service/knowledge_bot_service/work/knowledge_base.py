@@ -54,6 +54,7 @@ from knowledge_bot_service.store.origins import (
     Overlap,
     Put,
     Touch,
+    TouchedEntry,
     ask_again,
 )
 from knowledge_bot_service.store.sources import (
@@ -345,7 +346,7 @@ class KnowledgeBase:
         writing.add_done_callback(lambda _: self._removal.notify())
         return await asyncio.wrap_future(writing)
 
-    async def touch(self, origin: str, touches: Sequence[Touch]) -> list[str]:
+    async def touch(self, origin: str, touches: Sequence[Touch]) -> list[TouchedEntry]:
         """Touch entries of an origin; returns the outcome of each.
 
         Raises:

@@ -33,7 +33,6 @@ from knowledge_bot_service.store.sources import (
     collections_of,
     find_job,
     finish,
-    finish_ready,
     is_wanted,
     release_claims,
     requeue,
@@ -272,7 +271,7 @@ class Workers:
             collections = collections_of(connection, job.source)
             insert_entries(connection, job.source, collections, part.entries)
             if part.is_last:
-                finish_ready(connection, job.source, part.title, part.warnings)
+                finish(connection, job.source, "ready", title=part.title, warnings=part.warnings)
 
         return self._database.write(insert, background=len(part.entries))
 

@@ -104,29 +104,6 @@ def test_the_model_words_the_answer_from_the_passages_and_their_sources_are_name
     assert question["content"].endswith(f"Question: {QUESTION}")
 
 
-def test_the_model_is_given_the_whole_prompt_and_passages_for_its_question(
-    endpoint: ScriptedServer, http: httpx.Client
-) -> None:
-    says(endpoint, completion("ANA SOUSA [1]."))
-    prompt = f"Answer in capitals.\n\nQuestion: {QUESTION}\nAnswer:"
-    ask(http, prompt)
-    content = asked(endpoint)[-1]["content"]
-    assert "[1] Lighthouse\n" in content
-    assert content.endswith(f"Question: {prompt}")
-
-
-def test_earlier_turns_go_along_without_their_list_of_sources(
-    endpoint: ScriptedServer, http: httpx.Client
-) -> None:
-    says(endpoint, completion("Ana Sousa [1]."))
-    conversation = ask(http, QUESTION)["conversation_id"]
-    ask(http, "And who built that of the harbour of Rua?", conversation)
-    assert asked(endpoint)[1:3] == [
-        {"role": "user", "content": QUESTION},
-        {"role": "assistant", "content": "Ana Sousa."},
-    ]
-
-
 def test_a_transcripts_turns_go_along_and_its_system_text_as_words_of_the_users(
     endpoint: ScriptedServer, http: httpx.Client
 ) -> None:

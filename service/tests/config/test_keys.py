@@ -9,8 +9,6 @@ import httpx
 import pytest
 
 from in_process import InProcess, OnAPort, web
-from knowledge_bot import Client, PermissionDeniedError
-from knowledge_bot.errors import Delivery
 from knowledge_bot_service import SettingsError
 from serve_command import called
 from service_calls import problem_of, value_of
@@ -75,17 +73,6 @@ def test_each_role_may_what_it_says_and_nothing_else(service, role, asked, body,
         refused = problem_of(answered, 403)
         assert refused["code"] == "forbidden"
         assert role in refused["message"]
-
-
-def test_what_a_key_may_not_is_refused_and_nothing_is_done(service):
-    before = len(service.sources())
-    with (
-        Client("key-to-read", service.base_url) as client,
-        pytest.raises(PermissionDeniedError) as caught,
-    ):
-        client.create_text_source(**TEXT["value"])
-    assert caught.value.delivery is Delivery.REFUSED
-    assert len(service.sources()) == before
 
 
 def test_a_key_ends_on_its_day(service):

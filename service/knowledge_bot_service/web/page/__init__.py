@@ -4,12 +4,13 @@ The page itself holds no data, so it is served without the key; it asks a person
 sends it with every call, as any client does.
 """
 
-from http import HTTPStatus
-from importlib.resources import files
+from pathlib import Path
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, HTTPException, Response
+from fastapi import APIRouter, Response
 from fastapi import Path as InPath
+from fastapi.responses import FileResponse
+from fastapi.staticfiles import StaticFiles
 from pydantic import BaseModel, ConfigDict
 
 from knowledge_bot_service.answers.conversations import RowPage
@@ -22,11 +23,7 @@ from knowledge_bot_web.kinds import KINDS
 # None of this is of the interface, so its description does not name it.
 router = APIRouter(include_in_schema=False)
 
-_FILES: Final = files(__package__) / "files"
-_KINDS: Final = {"css": "text/css", "js": "text/javascript"}
-_ASSETS: Final = {
-    one.name: kind for one in _FILES.iterdir() if (kind := _KINDS.get(one.name.rpartition(".")[2]))
-}
+_FILES: Final = Path(__file__).parent / "files"
 
 _Id = Annotated[Id, InPath()]
 
@@ -46,15 +43,11 @@ class About(BaseModel):
 @router.get("/")
 async def page() -> Response:
     """The page."""
-    return Response(_read("page.html"), media_type="text/html")
+    return FileResponse(_FILES / "page.html")
 
 
-@router.get("/assets/{name}")
-async def asset(name: str) -> Response:
-    """A file of the page: its style, or one of its scripts."""
-    if name not in _ASSETS:
-        raise HTTPException(HTTPStatus.NOT_FOUND)
-    return Response(_read(name), media_type=_ASSETS[name])
+# Its style and its scripts.
+router.mount("/assets", StaticFiles(directory=_FILES))
 
 
 @router.get("/page/about")
@@ -87,7 +80,3 @@ def messages(
 ) -> RowPage:
     """Some of a conversation's messages, newest first."""
     return service.conversations_of(bot).page_of_messages(bot, id, before, limit)
-
-
-def _read(name: str) -> bytes:
-    return (_FILES / name).read_bytes()
