@@ -1,4 +1,4 @@
-"""The web application of a service, put together, and its description at `/openapi.json`."""
+"""The web application of a service, put together."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, nullcontext
@@ -50,18 +50,13 @@ def create_app(
                 on_ready()
                 yield {"service": service, "monitor": monitor}
 
-    # The usual documentation pages load scripts from other hosts; the description is enough.
     app = FastAPI(
-        title="Knowledge-Bot Service",
-        version="1",
         lifespan=lifespan,
-        openapi_url="/openapi.json",
-        docs_url=None,
-        redoc_url=None,
+        openapi_url=None,
         # It would redirect to a path that a proxy in front of the service may not have.
         redirect_slashes=False,
     )
-    for router in (*endpoints.routers, *extensions.routers, page, monitoring):
+    for router in (endpoints.router, extensions.router, page, monitoring):
         # As they are: `include_router` would make each of them once more, at every start.
         app.router.routes.extend(router.routes)
     problems.install(app)

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Annotated, Any, Final, TypeVar
 
-from fastapi import APIRouter, Depends, Header, Request, Response, Security
+from fastapi import APIRouter, Depends, Request, Response
 from fastapi import Path as InPath
-from fastapi.security import APIKeyHeader
 from pydantic import BaseModel
 
 from knowledge_bot.models import Bot, Collection, Conversation
@@ -27,7 +26,6 @@ from knowledge_bot_service.store.idempotency import (
 )
 from knowledge_bot_service.store.sources import Material, StoredSource
 from knowledge_bot_service.web.gate import KEY_HEADER, PREFIX, key_of, may_manage
-from knowledge_bot_service.web.problems import described
 from knowledge_bot_service.web.requests import (
     Id,
     ListBody,
@@ -36,7 +34,6 @@ from knowledge_bot_service.web.requests import (
     NewText,
     NewWebpage,
     Wrapped,
-    upload_body,
 )
 from knowledge_bot_service.web.uploads import receive_upload
 from knowledge_bot_service.work.knowledge_base import KnowledgeBase, Sent
@@ -100,8 +97,6 @@ def takes(content_type: str) -> Callable[[Request], Awaitable[None]]:
     return check
 
 
-# The gate checks the key before the body is read. This only adds it to the description.
-KEY: Final = Security(APIKeyHeader(name=KEY_HEADER, auto_error=False))
 JSON: Final = Depends(takes("application/json"))
 FORM: Final = Depends(takes("multipart/form-data"))
 
@@ -124,24 +119,11 @@ class Post:
         service: the service.
         request: the request.
         response: the answer, unless it is an earlier one.
-        idempotency_key: for the description; the request has all of them.
     """
 
     service: ServiceOf
     request: Request
     response: Response
-    idempotency_key: Annotated[
-        str | None,
-        Header(
-            description="A UUIDv7 as a rule. The same request with the same key gets the first "
-            "answer again, and nothing is done twice.",
-            json_schema_extra={
-                "minLength": 1,
-                "maxLength": _LONGEST_KEY,
-                "pattern": r'^(?!""$)[^,]+$',
-            },
-        ),
-    ] = None
 
 
 PostOf = Annotated[Post, Depends()]
@@ -206,16 +188,10 @@ def _parsed_key(sent: list[str]) -> str:
     return key
 
 
-_open = APIRouter(prefix=PREFIX, responses=described())
-_reading = APIRouter(prefix=PREFIX, dependencies=[KEY], responses=described(401))
-_writing = APIRouter(
-    prefix=PREFIX,
-    dependencies=[KEY],
-    responses=described(400, 401, 402, 409, 412, 413, 422),
-)
+router = APIRouter(prefix=PREFIX)
 
 
-@_open.get("/ping")
+@router.get("/ping")
 async def ping(request: Request, response: Response) -> str:
     """Answer, to show that the service runs, and announce what it can beyond the interface."""
     manage = ";manage" if may_manage(request.scope) else ""
@@ -227,19 +203,19 @@ async def ping(request: Request, response: Response) -> str:
     return "pong"
 
 
-@_reading.get("/collections")
+@router.get("/collections")
 async def list_collections(service: ServiceOf) -> Wrapped[ListBody[Collection]]:
     """List the collections."""
     return Wrapped(value=ListBody(data=[*service.collections.values()]))
 
 
-@_reading.get("/bots")
+@router.get("/bots")
 async def list_bots(service: ServiceOf) -> Wrapped[ListBody[Bot]]:
     """List the bots."""
     return Wrapped(value=ListBody(data=service.bots))
 
 
-@_reading.get("/bots/{id}/conversations", responses=described(404))
+@router.get("/bots/{id}/conversations")
 def list_conversations(
     id: str,  # noqa: A002 - the interface's name for the parameter
     service: ServiceOf,
@@ -252,22 +228,21 @@ def list_conversations(
 _Created = Wrapped[StoredSource]
 
 
-@_writing.post("/sources/webpage", dependencies=[JSON], response_model=_Created)
+@router.post("/sources/webpage", dependencies=[JSON], response_model=_Created)
 async def create_webpage_source(body: Wrapped[NewWebpage], post: PostOf) -> _Created | Response:
     """Create a source from a web page, which the service fetches later."""
     return await _create(post, sent_webpage(body.value))
 
 
-@_writing.post("/sources/write", dependencies=[JSON], response_model=_Created)
+@router.post("/sources/write", dependencies=[JSON], response_model=_Created)
 async def create_text_source(body: Wrapped[NewText], post: PostOf) -> _Created | Response:
     """Create a source from a text."""
     return await _create(post, sent_text(body.value))
 
 
-@_writing.post(
+@router.post(
     "/sources/upload",
     dependencies=[FORM],
-    openapi_extra=upload_body(NewSource),
     response_model=_Created,
 )
 async def upload_source(post: PostOf) -> _Created | Response:
@@ -281,10 +256,9 @@ async def upload_source(post: PostOf) -> _Created | Response:
     return await _create(post, sent)
 
 
-@_writing.post(
+@router.post(
     "/messages",
     dependencies=[JSON],
-    responses=described(404, 424, 503),
     response_model=Wrapped[AnsweredMessage],
 )
 async def send_message(
@@ -310,6 +284,3 @@ async def _create(post: Post, sent: Sent) -> _Created | Response:
         return post.service.add(sent, keyed)
 
     return await once(post, sent.parts, add, sent)
-
-
-routers = (_open, _reading, _writing)

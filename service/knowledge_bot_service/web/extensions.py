@@ -22,7 +22,6 @@ from knowledge_bot_service.store.catalog import (
 )
 from knowledge_bot_service.store.origins import (
     Completing,
-    Completion,
     EntryPage,
     Key,
     KnownOrigin,
@@ -36,7 +35,6 @@ from knowledge_bot_service.store.sources import Outcome, StoredSource
 from knowledge_bot_service.web.endpoints import (
     FORM,
     JSON,
-    KEY,
     KeyOf,
     ServiceOf,
     SourceId,
@@ -44,7 +42,6 @@ from knowledge_bot_service.web.endpoints import (
     sent_webpage,
 )
 from knowledge_bot_service.web.gate import PREFIX
-from knowledge_bot_service.web.problems import described
 from knowledge_bot_service.web.requests import (
     AskedOverlap,
     Id,
@@ -56,19 +53,16 @@ from knowledge_bot_service.web.requests import (
     PutWebpage,
     Touches,
     Wrapped,
-    upload_body,
 )
 from knowledge_bot_service.web.uploads import receive_upload
 from knowledge_bot_service.work.knowledge_base import KnowledgeBase, Sent
 
 _log = logging.getLogger(__name__)
 
-_sources = APIRouter(
-    prefix=f"{PREFIX}/sources", dependencies=[KEY], responses=described(400, 401, 404)
-)
+router = APIRouter(prefix=PREFIX)
 
 
-@_sources.get("")
+@router.get("/sources")
 def list_sources(service: ServiceOf, listed: Annotated[Listed, Query()]) -> Wrapped[SourcePage]:
     """List sources, newest first.
 
@@ -79,7 +73,7 @@ def list_sources(service: ServiceOf, listed: Annotated[Listed, Query()]) -> Wrap
     return Wrapped(value=service.catalog.page(listed))
 
 
-@_sources.get("/{id}")
+@router.get("/sources/{id}")
 def read_source(
     id: SourceId,  # noqa: A002 - as in the interface's paths
     service: ServiceOf,
@@ -88,7 +82,7 @@ def read_source(
     return Wrapped(value=service.catalog.details(id))
 
 
-@_sources.get("/{id}/text")
+@router.get("/sources/{id}/text")
 def read_text(
     id: SourceId,  # noqa: A002
     service: ServiceOf,
@@ -105,7 +99,7 @@ def read_text(
     return Wrapped(value=text)
 
 
-@_sources.delete("/{id}", status_code=HTTPStatus.NO_CONTENT, responses=described(403))
+@router.delete("/sources/{id}", status_code=HTTPStatus.NO_CONTENT)
 async def delete_source(
     id: SourceId,  # noqa: A002 - as in the interface's paths
     service: ServiceOf,
@@ -149,10 +143,7 @@ class FoundPassage(BaseModel):
         )
 
 
-_passages = APIRouter(prefix=PREFIX, dependencies=[KEY])
-
-
-@_passages.post("/search", dependencies=[JSON], responses=described(400, 401, 413))
+@router.post("/search", dependencies=[JSON])
 async def search(body: Wrapped[NewSearch], service: ServiceOf) -> Wrapped[ListBody[FoundPassage]]:
     """Find the passages that fit a question best, best first; nothing is asked and nothing stored.
 
@@ -169,9 +160,9 @@ async def search(body: Wrapped[NewSearch], service: ServiceOf) -> Wrapped[ListBo
     return Wrapped(value=ListBody(data=passages))
 
 
-@_passages.get("/passages/{id}", responses=described(401, 404))
+@router.get("/passages/{id}")
 async def read_passage(
-    id: Annotated[Id, "as a search has it"],  # noqa: A002 - as in the interface's paths
+    id: Id,  # noqa: A002 - as in the interface's paths
     service: ServiceOf,
 ) -> Wrapped[FoundPassage]:
     """Read a passage. It is gone when its source is replaced or deleted."""
@@ -188,24 +179,13 @@ class PutSource(BaseModel):
     source: StoredSource
 
 
-class _Nothing(BaseModel):
-    """An answer to a part of a completion that is not the last one."""
-
-
-_syncing = APIRouter(
-    prefix=f"{PREFIX}/sync",
-    dependencies=[KEY],
-    responses=described(400, 401, 402, 403, 404, 409, 412, 413),
-)
-
-
-@_syncing.get("")
+@router.get("/sync")
 def compare_origin(origin: _Origin, service: ServiceOf) -> Wrapped[Sums]:
     """Compare what there is of an origin: how many entries, and a sum for each of 256 buckets."""
     return Wrapped(value=service.origins.compare(origin))
 
 
-@_syncing.get("/entries")
+@router.get("/sync/entries")
 def list_entries(
     service: ServiceOf, listed: Annotated[ListedEntries, Query()]
 ) -> Wrapped[EntryPage]:
@@ -216,19 +196,19 @@ def list_entries(
     return Wrapped(value=service.origins.entries(listed))
 
 
-@_syncing.put("/write", dependencies=[JSON])
+@router.put("/sync/write", dependencies=[JSON])
 async def put_text(body: Wrapped[PutText], service: ServiceOf) -> Wrapped[PutSource]:
     """Make a text the source of a key."""
     return await _put(service, sent_text(body.value), body.value)
 
 
-@_syncing.put("/webpage", dependencies=[JSON])
+@router.put("/sync/webpage", dependencies=[JSON])
 async def put_webpage(body: Wrapped[PutWebpage], service: ServiceOf) -> Wrapped[PutSource]:
     """Make a web page the source of a key."""
     return await _put(service, sent_webpage(body.value), body.value)
 
 
-@_syncing.put("/upload", dependencies=[FORM], openapi_extra=upload_body(PutUpload))
+@router.put("/sync/upload", dependencies=[FORM])
 async def put_upload(request: Request, service: ServiceOf) -> Wrapped[PutSource]:
     """Make a file the source of a key; the fields are in the form field `value`."""
     return await _put(
@@ -241,7 +221,7 @@ async def _put(service: KnowledgeBase, sent: Sent, put: Put) -> Wrapped[PutSourc
     return Wrapped(value=PutSource(outcome=outcome, source=source))
 
 
-@_syncing.post("/touch", dependencies=[JSON])
+@router.post("/sync/touch", dependencies=[JSON])
 async def touch_entries(
     body: Wrapped[Touches], service: ServiceOf
 ) -> Wrapped[ListBody[TouchedEntry]]:
@@ -250,9 +230,7 @@ async def touch_entries(
     return Wrapped(value=ListBody(data=await service.touch(new.origin, new.entries)))
 
 
-@_syncing.post(
-    "/complete", dependencies=[JSON], response_model=Wrapped[Completion] | Wrapped[_Nothing]
-)
+@router.post("/sync/complete", dependencies=[JSON])
 async def complete_origin(body: Wrapped[Completing], service: ServiceOf, key: KeyOf) -> Response:
     """Say what an origin does not hold any more, after it was gone through to its end."""
     answer = await service.complete(body.value)
@@ -260,7 +238,7 @@ async def complete_origin(body: Wrapped[Completing], service: ServiceOf, key: Ke
     return Response(answer, media_type="application/json")
 
 
-@_syncing.post("/overlap", dependencies=[JSON])
+@router.post("/sync/overlap", dependencies=[JSON])
 async def ask_overlap(
     body: Wrapped[AskedOverlap], service: ServiceOf
 ) -> Wrapped[ListBody[Overlap]]:
@@ -270,13 +248,13 @@ async def ask_overlap(
     return Wrapped(value=ListBody(data=found))
 
 
-@_syncing.get("/origins")
+@router.get("/sync/origins")
 def list_origins(service: ServiceOf) -> Wrapped[ListBody[KnownOrigin]]:
     """List the origins."""
     return Wrapped(value=ListBody(data=service.origins.known()))
 
 
-@_syncing.patch("/origins", dependencies=[JSON])
+@router.patch("/sync/origins", dependencies=[JSON])
 async def rename_origin(
     origin: _Origin, body: Wrapped[OriginName], service: ServiceOf, key: KeyOf
 ) -> Wrapped[KnownOrigin]:
@@ -286,11 +264,8 @@ async def rename_origin(
     return Wrapped(value=renamed)
 
 
-@_syncing.delete("/origins", status_code=HTTPStatus.NO_CONTENT)
+@router.delete("/sync/origins", status_code=HTTPStatus.NO_CONTENT)
 async def delete_origin(origin: _Origin, service: ServiceOf, key: KeyOf) -> None:
     """Delete an origin, and its sources with it: no question sees them from then on."""
     await service.delete_origin(origin)
     _log.info("the origin %r was deleted with the key %s", origin, key.name)
-
-
-routers = (_sources, _passages, _syncing)

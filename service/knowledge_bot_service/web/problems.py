@@ -1,4 +1,7 @@
-"""The one body of every error: `{"code", "message"}` (interface section 7), whatever the status."""
+"""The one body of every error: `{"code", "message"}` (interface section 7), whatever the status.
+
+A key that was used before has an `id` beside them, of what its request created.
+"""
 
 import logging
 import sqlite3
@@ -9,7 +12,6 @@ from typing import Any, Final
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from knowledge_bot_service.config.refusals import (
@@ -26,31 +28,14 @@ from knowledge_bot_service.web.requests import SAID
 _log = logging.getLogger(__name__)
 
 
-class RefusalBody(BaseModel):
-    """The body of an error (interface section 7); `id` is of what a request created before."""
-
-    code: str
-    message: str
-    id: str | None = None
-
-
-def described(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Errors of an endpoint as the description has them, by their status."""
-    # With `default`, FastAPI does not announce its 422, which never happens here.
-    return {
-        **{one: {"model": RefusalBody, "description": HTTPStatus(one).phrase} for one in statuses},
-        "default": {"model": RefusalBody, "description": "Any other error"},
-    }
-
-
 def response_to(error: RefusedRequestError) -> JSONResponse:
     """The answer to a request that is refused."""
-    body = RefusalBody(code=error.code, message=error.detail, id=error.id)
-    return JSONResponse(body.model_dump(exclude_none=True), error.status_code, error.headers)
+    body = {"code": error.code, "message": error.detail} | ({"id": error.id} if error.id else {})
+    return JSONResponse(body, error.status_code, error.headers)
 
 
 def install(app: FastAPI) -> None:
-    """Make the application answer every error with a `RefusalBody`."""
+    """Make the application answer every error with such a body."""
     app.add_exception_handler(HTTPException, _of_http)
     app.add_exception_handler(RequestValidationError, _of_validation)
     for kind in (StorageError, sqlite3.Error, OSError):

@@ -1,19 +1,15 @@
 """The bodies of requests (interface section 4), and what makes one valid."""
 
-from typing import Annotated, Any, Final, Generic, TypeVar
+from typing import Annotated, Final, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from knowledge_bot.models import Header
 from knowledge_bot_service.answers.finding import LOOKED_AT
 from knowledge_bot_service.store.origins import ASCII, Key, Put, Touch
-from knowledge_bot_service.work.knowledge_base import CONVERSATION_ID, QUESTION_LENGTH
+from knowledge_bot_service.work.knowledge_base import QUESTION_LENGTH
 
 T = TypeVar("T")
-
-# What is checked is also what the OpenAPI page says, as patterns of JSON Schema. There they end so
-# that no implementation of them takes a line break before the end.
-_END: Final = r"(?!\n)$"
 
 # RFC 9110 section 5.1: a field name is a token. Section 5.5: a field value has no CR, LF or NUL.
 _FIELD_NAME: Final = r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"
@@ -73,17 +69,11 @@ class ListBody(BaseModel, Generic[T]):
     data: list[T]
 
 
-def _matching(pattern: str, **more: Any) -> Any:
-    """A field whose text has a pattern, and is the text that UTF-8 can carry."""
-    published = pattern.removesuffix("$") + _END
-    return Field(pattern=pattern, json_schema_extra={"pattern": published}, **more)
+Text = Annotated[str, Field(pattern=_TEXT)]
+Id = Annotated[str, Field(pattern=_ID, max_length=200)]
 
 
-Text = Annotated[str, _matching(_TEXT)]
-Id = Annotated[str, _matching(_ID, max_length=200)]
-
-
-Name = Annotated[str, _matching(_NAME, max_length=1000)]
+Name = Annotated[str, Field(pattern=_NAME, max_length=1000)]
 Collections = Annotated[tuple[Id, ...], Field(min_length=1, max_length=MOST_COLLECTIONS)]
 
 
@@ -101,14 +91,14 @@ class NewSource(_RequestBody):
 class NewHeader(Header):
     """A request header to send while scraping."""
 
-    name: Annotated[str, _matching(_FIELD_NAME)]
-    value: Annotated[str, _matching(_FIELD_VALUE)]
+    name: Annotated[str, Field(pattern=_FIELD_NAME)]
+    value: Annotated[str, Field(pattern=_FIELD_VALUE)]
 
 
 class NewWebpage(NewSource):
     """`POST /sources/webpage`."""
 
-    url: Annotated[str, _matching(_ADDRESS, max_length=8192)]
+    url: Annotated[str, Field(pattern=_ADDRESS, max_length=8192)]
     headers: Annotated[tuple[NewHeader, ...], Field(max_length=100)] | None = None
 
 
@@ -158,22 +148,6 @@ class OriginName(_RequestBody):
     name: Key
 
 
-def upload_body(form: type[NewSource]) -> dict[str, Any]:
-    """The description of the body of an upload, whose field `value` is such a form."""
-    # The other notation, plain form fields, is in the operation's words alone: a schema cannot say
-    # that every value of a form is text.
-    schema = {
-        "type": "object",
-        "properties": {
-            "value": form.model_json_schema(),
-            "file": {"type": "string", "format": "binary"},
-        },
-        "required": ["value", "file"],
-    }
-    content = {"multipart/form-data": {"schema": schema}}
-    return {"requestBody": {"required": True, "content": content}}
-
-
 class NewSearch(_RequestBody):
     """`POST /search`."""
 
@@ -187,14 +161,5 @@ class NewMessage(_RequestBody):
     """`POST /messages`."""
 
     bot_id: Id
-    content: Annotated[
-        Text,
-        Field(
-            max_length=_TRANSCRIPT_LENGTH,
-            description="The question, of at most 20,000 characters, or a prompt or a transcript "
-            "that holds it.",
-        ),
-    ]
-    conversation_id: Annotated[Id, Field(json_schema_extra={"pattern": CONVERSATION_ID})] | None = (
-        None
-    )
+    content: Annotated[Text, Field(max_length=_TRANSCRIPT_LENGTH)]
+    conversation_id: Id | None = None

@@ -80,8 +80,8 @@ _LONG_TEXT: Final = 256 * 1024
 QUESTION_LENGTH: Final = 20_000
 """How long a question may be, in characters; a transcript or a prompt around it may be longer."""
 
-CONVERSATION_ID: Final = r"^conv_[0-9a-f]{24}$"
-"""What the ids of conversations look like; see `store.database.new_id`."""
+# What the ids of conversations look like; see `store.database.new_id`.
+_CONVERSATION_ID: Final = re.compile(r"conv_[0-9a-f]{24}")
 
 # The digest of a put that says what it is of.
 _SHA256: Final = re.compile(r"sha256:([0-9A-Fa-f]{64})")
@@ -533,7 +533,7 @@ class KnowledgeBase:
         else:
             # What was never an id of a conversation is a bad request; an id may have been one, of a
             # bot or a data folder that is another.
-            was_one = re.fullmatch(CONVERSATION_ID, conversation)
+            was_one = _CONVERSATION_ID.fullmatch(conversation)
             status = HTTPStatus.NOT_FOUND if was_one else HTTPStatus.BAD_REQUEST
             raise UnknownError("conversation", conversation, status)
         if len(asked.question) > QUESTION_LENGTH:

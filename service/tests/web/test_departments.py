@@ -14,6 +14,7 @@ from fastapi.routing import APIRoute
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
+from knowledge_bot_service.web import endpoints, extensions
 from knowledge_bot_service.web.page import router as page_router
 from serve_command import serving
 from service_calls import ask, problem_of, put_text, value_of
@@ -98,13 +99,12 @@ def it(request, shared):
 
 
 def gets(shared):
-    """The paths of everything that can be got: as described, and what the page gets besides."""
-    described = httpx.get(f"{shared.root}/openapi.json").json()["paths"]
-    paths = [path for path, methods in described.items() if "get" in methods]
-    routes = [one for one in page_router.routes if isinstance(one, APIRoute)]
-    paths += [route.path for route in routes if "GET" in route.methods]
+    """The paths of everything that can be got."""
+    routers = (endpoints.router, extensions.router, page_router)
+    routes = [one for router in routers for one in router.routes if isinstance(one, APIRoute)]
+    paths = [route.path for route in routes if "GET" in route.methods]
     assert {"/public/v1/sources/{id}/text", "/page/bots/{bot}/conversations/{id}"} <= {*paths}
-    return [*paths, "/openapi.json", "/healthz", "/metrics"]
+    return [*paths, "/healthz", "/metrics"]
 
 
 def filled(path, ids):
