@@ -70,34 +70,12 @@ def rooms_of(package: str, graph: grimp.ImportGraph) -> dict[str, str]:
 def arrows_of(package: str, graph: grimp.ImportGraph) -> set[tuple[str, str]]:
     """Which box imports which."""
     rooms = rooms_of(package, graph)
-    arrows = {
+    return {
         (room, rooms[imported])
         for module, room in rooms.items()
         for imported in graph.find_modules_directly_imported_by(module)
         if imported in rooms and rooms[imported] != room
     }
-    return reduced(arrows)
-
-
-def reduced(arrows: set[tuple[str, str]]) -> set[tuple[str, str]]:
-    """The arrows without those that follow from others."""
-    kept = set(arrows)
-    for arrow in sorted(arrows):
-        if arrow[1] in reached(arrow[0], kept - {arrow}):
-            kept.remove(arrow)
-    return kept
-
-
-def reached(start: str, arrows: set[tuple[str, str]]) -> set[str]:
-    found: set[str] = set()
-    waiting = [start]
-    while waiting:
-        here = waiting.pop()
-        for source, target in arrows:
-            if source == here and target not in found:
-                found.add(target)
-                waiting.append(target)
-    return found
 
 
 def summary_of(module: str) -> str:
@@ -136,12 +114,15 @@ def main() -> None:
     for package in PICTURES:
         dot = dot_of(package)
         try:
-            done = subprocess.run(
-                ["dot", "-Tsvg"], input=dot, capture_output=True, check=True, text=True
+            # Without the arrows that follow from others.
+            reduced = subprocess.run(["tred"], input=dot.encode(), capture_output=True, check=True)
+            drawn = subprocess.run(
+                ["dot", "-Tsvg"], input=reduced.stdout, capture_output=True, check=True
             )
         except FileNotFoundError:
             sys.exit("Drawing needs Graphviz; Debian and Homebrew have it as `graphviz`.")
-        svg = done.stdout[done.stdout.index("<svg") :]
+        svg = drawn.stdout.decode()
+        svg = svg[svg.index("<svg") :]
         file_of(package).write_text(f"{mark_of(dot)}\n{svg}", encoding="utf-8")
         sys.stdout.write(f"{file_of(package).relative_to(ROOT)}: {len(svg):,} bytes\n")
 
