@@ -16,7 +16,7 @@ from knowledge_bot import Bot, __version__
 from knowledge_bot.conversations import Heads
 from knowledge_bot_gateway import _chat, _problems, _responses
 from knowledge_bot_gateway._gate import Admission, Gate
-from knowledge_bot_gateway._mcp import create_mcp_server, over_http
+from knowledge_bot_gateway._mcp import create_mcp_server, sessions_of
 from knowledge_bot_gateway._messages import ERRORS, bots
 from knowledge_bot_gateway._once import Once
 from knowledge_bot_gateway._problems import no_such_model
@@ -44,14 +44,14 @@ def create_app(
     Returns:
         An ASGI application with `/v1/models`, `/v1/chat/completions`, `/v1/responses` and `/mcp`.
     """
-    requests = None if mcp is None else over_http(mcp, admission.most_bytes)
+    sessions = None if mcp is None else sessions_of(mcp, admission.most_bytes)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
             stack.push_async_callback(upstream.aclose)
-            if requests is not None:
-                await stack.enter_async_context(requests.run())
+            if sessions is not None:
+                await stack.enter_async_context(sessions.run())
             yield
 
     # The usual documentation pages load scripts from other hosts.
@@ -67,8 +67,8 @@ def create_app(
     if openai:
         for routes in (_models(upstream), _chat.router(upstream), _responses.router(upstream)):
             app.include_router(routes, dependencies=[_KEY])
-    if requests is not None:
-        app.router.routes.append(Route("/mcp", requests.asgi_app, methods=["POST"]))
+    if sessions is not None:
+        app.router.routes.append(Route("/mcp", sessions.asgi_app))
     _problems.install(app, own_key=not upstream.passes_keys_through)
     app.add_middleware(Once)
     app.add_middleware(Gate, admission=admission)
@@ -76,9 +76,9 @@ def create_app(
         app.add_middleware(
             CORSMiddleware,
             allow_origins=admission.origins,
-            allow_methods=["GET", "POST"],
+            allow_methods=["GET", "POST", "DELETE"],
             allow_headers=["*"],
-            expose_headers=["retry-after", "x-should-retry"],
+            expose_headers=["mcp-session-id", "retry-after", "x-should-retry"],
         )
     return app
 

@@ -8,6 +8,8 @@ from hashlib import blake2b
 from typing import Final
 from urllib.parse import urlsplit
 
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
 from pydantic import SecretStr
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -121,7 +123,7 @@ def loopback_names(host: str) -> tuple[str, ...] | None:
 
 def caller_of(scope: Scope) -> str:
     """Return whose a request is, as a digest of its key; empty without a gate before it."""
-    return str(scope.get("caller", ""))
+    return getattr(scope.get("user"), "username", "")
 
 
 class Gate:
@@ -145,8 +147,10 @@ class Gate:
             await problem.response(scope, receive, send)
             return
         whose = blake2b(bearer(headers).encode("utf-8", "surrogatepass"), digest_size=16)
+        # A session of MCP belongs to whom its server finds here.
+        user = AuthenticatedUser(AccessToken(token="", client_id=whose.hexdigest(), scopes=[]))
         path = scope["path"].rstrip("/")  # a redirect would have a POST sent again, or as a GET
-        scope = {**scope, "path": path, "caller": whose.hexdigest()}
+        scope = {**scope, "path": path, "user": user}
         if scope["method"] == "HEAD" and path != "/mcp":
             scope["method"] = "GET"  # the server leaves the body out
         await self._app(scope, receive, send)

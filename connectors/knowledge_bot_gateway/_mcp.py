@@ -4,33 +4,47 @@ One server object works over stdio and HTTP, for several clients at once. If cal
 keys, each message is handled with the key that came with it.
 """
 
+import asyncio
 import inspect
 import json
 import logging
 import re
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from copy import deepcopy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from itertools import dropwhile, islice
+from secrets import token_urlsafe
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 from anyio import create_memory_object_stream, create_task_group
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
+from mcp import MCPError
 from mcp.server import MCPServer
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.stdio import stdio_server
+from mcp.server.streamable_http import (
+    GET_STREAM_KEY,
+    EventCallback,
+    EventMessage,
+    EventStore,
+)
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared.message import SessionMessage
 from mcp.types import (
+    INVALID_PARAMS,
     INVALID_REQUEST,
     PARSE_ERROR,
     CallToolResult,
     ErrorData,
     JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCResponse,
     ListToolsResult,
     TextContent,
     Tool,
@@ -70,6 +84,9 @@ _MOST_CONVERSATIONS: Final = 200
 _FRESH: Final = 60.0
 _FOR_A_MINUTE: Final = {"ttl_ms": int(_FRESH * 1000), "cache_scope": "private"}
 _MOST_LISTS: Final = 1000
+
+# How many messages of streams are kept, for clients whose connection broke.
+_MOST_EVENTS: Final = 2000
 
 _INSTRUCTIONS: Final = (
     "Bots of a knowledge base answer questions from their sources. Pass an answer's "
@@ -345,6 +362,10 @@ class _Callers:
         """Handle a message with the key that came with it."""
         token = self._request.set(ctx.request)
         try:
+            if ctx.method == "prompts/get":  # or the library logs a traceback
+                prompts = {prompt.name for prompt in await self.server.list_prompts()}
+                if (ctx.params or {}).get("name") not in prompts:
+                    raise MCPError(INVALID_PARAMS, "There is no such prompt here.")
             if ctx.method == "tools/list":
                 listed = ListToolsResult(tools=await self._listed())
                 return listed.model_copy(update=_FOR_A_MINUTE)
@@ -485,15 +506,15 @@ def _tool_of(bot: Bot, name: str, general: Tool, described: str | None) -> Tool:
     )
 
 
-def over_http(server: MCPServer[None], most_bytes: int) -> StreamableHTTPSessionManager:
-    """Return what serves an MCP server over HTTP, each request by itself: there are no sessions.
+def sessions_of(server: MCPServer[None], most_bytes: int) -> StreamableHTTPSessionManager:
+    """Return what serves an MCP server over HTTP: sessions of those who began them.
 
     Args:
         server: the server.
         most_bytes: the largest body of a request.
     """
-    lowlevel = server._lowlevel_server  # noqa: SLF001 - its own way takes over hosts and origins
-    return StreamableHTTPSessionManager(lowlevel, stateless=True, max_request_body_size=most_bytes)
+    lowlevel = server._lowlevel_server  # noqa: SLF001 - its own way takes one store for all sessions
+    return _Sessions(app=lowlevel, max_request_body_size=most_bytes)
 
 
 async def run_over_stdio(server: MCPServer[None]) -> None:
@@ -529,6 +550,72 @@ def _unreadable(why: Mapping[str, Any]) -> JSONRPCError | None:
     error = ErrorData(code=code, message=f"The line is not {what}. Nothing was done.")
     known = identity if type(identity) in (int, str) else None
     return JSONRPCError(jsonrpc="2.0", id=known, error=error)
+
+
+_Kept: TypeAlias = OrderedDict[str, tuple["_Events", str, JSONRPCMessage | None]]
+
+
+class _Sessions(StreamableHTTPSessionManager):
+    """The sessions, each of which is given events of its own when it begins."""
+
+    @property
+    def event_store(self) -> EventStore | None:
+        """The events of a session that begins."""
+        return _Events(self._events)
+
+    @event_store.setter
+    def event_store(self, _: EventStore | None) -> None:
+        self._events: _Kept = OrderedDict()
+
+
+class _Events(EventStore):
+    """The messages of a session's streams, to be fetched after its connection broke.
+
+    Of all sessions the newest are kept.
+    """
+
+    def __init__(self, kept: _Kept) -> None:
+        self._kept = kept
+        self._more = asyncio.Event()
+
+    async def store_event(self, stream_id: str, message: JSONRPCMessage | None) -> str:
+        """Keep a message, and return its id."""
+        self._kept[identity := token_urlsafe(12)] = self, stream_id, message
+        if len(self._kept) > _MOST_EVENTS:
+            self._kept.popitem(last=False)
+        self._more.set()
+        self._more = asyncio.Event()
+        return identity
+
+    async def replay_events_after(
+        self, last_event_id: str, send_callback: EventCallback
+    ) -> str | None:
+        """Send what comes after a message of the same stream, up to the response that ends it.
+
+        Returns:
+            The stream, if it has no end; its further messages are the caller's to send.
+        """
+        session, stream, _ = self._kept.get(last_event_id, (None, "", None))
+        while session is self:
+            more = self._more
+            for identity, message in self._after(last_event_id, stream):
+                last_event_id = identity
+                if message is not None:
+                    await send_callback(EventMessage(message, identity))
+                if isinstance(message, JSONRPCResponse | JSONRPCError):
+                    return None
+            if stream == GET_STREAM_KEY:
+                return stream
+            await more.wait()
+        return None
+
+    def _after(self, event_id: str, stream: str) -> list[tuple[str, JSONRPCMessage | None]]:
+        later = dropwhile(lambda one: one[0] != event_id, self._kept.items())
+        return [
+            (identity, message)
+            for identity, (session, of, message) in islice(later, 1, None)
+            if session is self and of == stream
+        ]
 
 
 # Codes of what is not there, for which there is a tool that lists what is.

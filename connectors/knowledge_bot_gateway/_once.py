@@ -6,8 +6,9 @@ of the same caller's in flight gets its answer, and an answer that nobody fetche
 next equal request. One that was sent may be lost on its way all the same: OpenAI's clients say when
 they ask again, and get it once more.
 
-A tool of MCP that is called is such a request too, but all its clients count alike from 1, so an
-equal call later is another one: only one in flight is joined.
+A tool of MCP that is called is such a request too. In a session its id is used once, so an equal
+call says that it is a repetition; without one all clients count alike, and only a call in flight is
+joined.
 """
 
 import asyncio
@@ -27,6 +28,7 @@ from knowledge_bot_gateway._problems import UNKNOWN_OUTCOME, Problem, fault
 
 # How often OpenAI's clients have asked the same before.
 _REPEATED: Final = "x-stainless-retry-count"
+_SESSION: Final = "mcp-session-id"
 
 # How many answers are kept, and for how many seconds. Clients that ask again do so at once.
 _MOST_KEPT: Final = 1000
@@ -115,15 +117,17 @@ class Once:
     def _exchange(self, scope: Scope, body: bytes) -> _Exchange:
         """Return the exchange of an equal request, or a new one."""
         headers, whose = Headers(scope=scope), caller_of(scope)
-        key = _digest(scope["path"], headers.get("content-type", ""), body)
-        is_repeated = headers.get(_REPEATED, "0") != "0"
+        session = headers.get(_SESSION, "")
+        key = _digest(scope["path"], headers.get("content-type", ""), session, body)
+        is_repeated = bool(session) or headers.get(_REPEATED, "0") != "0"
         found = self._in_flight.get((whose, key)) or self._answered.find(whose, key)
         if found and (is_repeated or not found.fetched or found.status == UNKNOWN_OUTCOME):
             return found
 
         def end(exchange: _Exchange) -> None:
             del self._in_flight[whose, key]
-            if exchange.status in (200, UNKNOWN_OUTCOME) and scope["path"] != "/mcp":
+            was_asked = exchange.status in (200, UNKNOWN_OUTCOME)
+            if was_asked and (session or scope["path"] != "/mcp"):
                 self._answered.keep(whose, key, exchange)
 
         exchange = self._in_flight[whose, key] = _Exchange(end)

@@ -19,7 +19,6 @@ from waiting import until_awaited
 
 KBOT = Path(sys.executable).with_name("kbot")
 QUESTION = "When do you open?"
-ACCEPTED = {**HEADERS, "Accept": "application/json, text/event-stream"}
 MODES = ["legacy", "2026-07-28"]
 TO_GUIDE = {"bot": "bot_guide", "question": QUESTION}
 SESSION = {
@@ -113,19 +112,17 @@ async def test_an_agent_sees_the_newest_conversations(service):
         assert (await client.call_tool("list_conversations", {"bot": "x", "limit": 0})).is_error
 
 
-@pytest.mark.parametrize("method", ["GET", "DELETE"])
-def test_over_http_there_are_no_sessions(http, service, method):
-    begun = http.post("/mcp", json=call(1, "initialize", SESSION), headers=ACCEPTED)
-    assert "mcp-session-id" not in begun.headers
-    assert http.request(method, "/mcp", headers=ACCEPTED).status_code == 405
-
-
 async def test_callers_have_their_own_keys_over_http(start, service):
     http = start(api_key=None, keys=())
     for key in ("one", "two"):
-        tool = call(2, "tools/call", {"name": "ask_bot", "arguments": TO_GUIDE})
-        headers = {**ACCEPTED, "Authorization": f"Bearer {key}"}
-        assert "answer" in http.post("/mcp", json=tool, headers=headers).text
+        headers = {
+            "Authorization": f"Bearer {key}",
+            "Accept": "application/json, text/event-stream",
+        }
+        begun = http.post("/mcp", json=call(1, "initialize", SESSION), headers=headers)
+        headers["Mcp-Session-Id"] = begun.headers["mcp-session-id"]
+        tool = {"name": "ask_bot", "arguments": TO_GUIDE}
+        assert "answer" in http.post("/mcp", json=call(2, "tools/call", tool), headers=headers).text
     assert [one.headers["x-api-key"] for one in service.requests] == ["one", "two"]
 
 
@@ -292,8 +289,8 @@ MALFORMED = [b"", b"{", b"[]", b"{}", b'{"jsonrpc": "2.0"}', b'"x"', b"\xff", b"
 
 @pytest.mark.parametrize("body", MALFORMED)
 def test_malformed_messages_are_errors_of_the_protocol(http, service, body):
-    headers = {**ACCEPTED, "Content-Type": "application/json"}
-    response = http.post("/mcp", content=body, headers=headers)
+    accepted = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+    response = http.post("/mcp", content=body, headers={**HEADERS, **accepted})
     assert response.status_code == 400
     assert response.json()["error"]["code"] < 0
     assert service.requests == []

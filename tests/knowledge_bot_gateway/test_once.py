@@ -93,19 +93,26 @@ async def test_an_answer_that_came_when_nobody_was_there_is_kept(app, ask, path,
     assert len(asked(service)) == 1
 
 
-async def test_a_tool_that_is_called_again_before_its_answer_asks_once(app, post, service):
+def call(identity, method, params):
+    return {"jsonrpc": "2.0", "id": identity, "method": method, "params": params}
+
+
+async def test_a_tool_that_is_called_again_with_the_same_id_asks_once(app, post, service):
     headers = {"Accept": "application/json, text/event-stream"}
-    named = {"name": "ask_bot", "arguments": {"bot": "bot_guide", "question": "Who opens?"}}
-    call = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": named}
+    begun = {"capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    arguments = {"bot": "bot_guide", "question": "Who opens?"}
+    called = "tools/call", {"name": "ask_bot", "arguments": arguments}
     async with app.router.lifespan_context(app):
+        body = call(0, "initialize", {"protocolVersion": "2025-11-25", **begun})
+        answer = await post("/mcp", body, **headers)
+        headers["Mcp-Session-Id"] = answer.headers["mcp-session-id"]
         with service.holding_answers():
             for _ in range(3):
-                await give_up(app, "/mcp", call, **headers)
-            joined = asyncio.create_task(post("/mcp", call, **headers))
+                await give_up(app, "/mcp", call(7, *called), **headers)
             assert await until_awaited(lambda: asked(service))
-        assert "<answer 1>" in (await joined).text
+        assert "<answer 1>" in (await post("/mcp", call(7, *called), **headers)).text
         assert len(asked(service)) == 1
-        assert "<answer 2>" in (await post("/mcp", call, **headers)).text
+        assert "<answer 2>" in (await post("/mcp", call(8, *called), **headers)).text
 
 
 async def test_an_answer_that_was_lost_on_its_way_is_sent_to_a_client_that_says_so(ask, service):

@@ -153,6 +153,93 @@ async def test_chats_that_read_alike_go_on_in_the_conversation_of_their_own_key(
         assert (await one.ask("And then?", after=first))[1] == first[1]
 
 
-async def test_an_equal_call_of_mcp_is_a_question_of_its_own(address, service):
-    for number in (1, 2):  # all clients count alike
-        assert (await OverMcpOf2026(address, ADA).ask(QUESTION))[0] == f"Answer {number}."
+def rpc(method, identity=None, **params):
+    numbered = {} if identity is None else {"id": identity}
+    return {"jsonrpc": "2.0", "method": method, "params": params, **numbered}
+
+
+class Session(Person):
+    """A session of MCP, by hand."""
+
+    async def begin(self):
+        self.http.headers |= {
+            "Accept": "application/json, text/event-stream",
+            "MCP-Protocol-Version": "2025-11-25",
+        }
+        of = {"protocolVersion": "2025-11-25", "capabilities": {}}
+        body = rpc("initialize", 0, **of, clientInfo={"name": "test", "version": "1"})
+        begun = await self.http.post(f"{self.address}/mcp", json=body)
+        self.http.headers["Mcp-Session-Id"] = begun.headers["mcp-session-id"]
+        await self.http.post(f"{self.address}/mcp", json=rpc("notifications/initialized"))
+        return self
+
+    async def call(self, identity, question=QUESTION):
+        """Ask; the events of the answer, as (id, data)."""
+        arguments = {"bot": "bot_guide", "question": question}
+        body = rpc("tools/call", identity, name="ask_bot", arguments=arguments)
+        return events((await self.http.post(f"{self.address}/mcp", json=body)).text)
+
+    async def resume(self, last, until_one_has, status=200):
+        """Fetch the events after one, until one of them has a text, or until they end."""
+        url, seen = f"{self.address}/mcp", ""
+        async with self.http.stream("GET", url, headers={"Last-Event-ID": last}) as stream:
+            assert stream.status_code == status
+            async for piece in stream.aiter_text():
+                seen += piece
+                if until_one_has in seen:
+                    break
+        return seen
+
+
+def events(text):
+    blocks = (block.splitlines() for block in text.replace("\r\n", "\n").split("\n\n"))
+    fields = ({line.partition(": ")[0]: line.partition(": ")[2] for line in one} for one in blocks)
+    return [(one["id"], one.get("data", "")) for one in fields if "id" in one]
+
+
+@pytest.mark.parametrize("key", [ADA, BEN], ids=["of one key", "of two keys"])
+async def test_a_session_resumes_its_own_streams_alone(address, service, key):
+    ada = await Session(address, ADA).begin()
+    other = await Session(address, key).begin()
+    (adas, _), *_ = await ada.call(7)
+    assert "Answer 1." in await ada.resume(adas, "Answer 1.")
+    assert "Answer" not in await other.resume(adas, "Answer")
+    assert len(adas) >= 16  # nobody guesses it
+    # The same call breaks in the other session, and its own answer is what it resumes to.
+    with service.holding_answers():
+        body = rpc("tools/call", 7, name="ask_bot", arguments={"bot": "bot_guide", "question": "?"})
+        async with other.http.stream("POST", f"{address}/mcp", json=body) as broken:
+            first = ""
+            while "\nid: " not in first.replace("\r", "") and not first.startswith("id: "):
+                first += await anext(broken.aiter_text())
+        ((last, _),) = events(f"{first}\n\n")[:1]
+        assert "is empty" in str(await ada.call(7, " "))  # meanwhile, under the same number
+        resuming = asyncio.create_task(other.resume(last, "Answer"))
+        assert await until_awaited(lambda: len(asked(service)) == 2)
+    assert "Answer 2." in (seen := await resuming)
+    assert "Answer 1." not in seen
+    assert "is empty" not in seen
+
+
+async def test_a_session_is_used_and_ended_by_its_own_key_alone(address, service):
+    ada, ben = [await Session(address, key).begin() for key in (ADA, BEN)]
+    (last, _), *_ = await ada.call(1)
+    ben.http.headers["Mcp-Session-Id"] = ada.http.headers["Mcp-Session-Id"]
+    assert await ben.call(2) == []
+    assert "Answer" not in await ben.resume(last, "Answer", status=404)
+    url = f"{address}/mcp"
+    assert (await ben.http.delete(url)).status_code == 404
+    assert "Answer 2." in str(await ada.call(3))
+    assert (await ada.http.delete(url)).status_code == 200
+    assert await ada.call(4) == []
+    assert len(asked(service)) == 2
+
+
+async def test_an_equal_call_is_a_repetition_in_its_session_alone(address, service):
+    ada, again = [await Session(address, ADA).begin() for _ in range(2)]
+    assert await ada.call(1) == await ada.call(1) != await again.call(1)
+    assert await ada.call(2) != await ada.call(1)
+    assert len(asked(service)) == 3
+    for number in (4, 5):  # without a session all clients count alike
+        answer = await OverMcpOf2026(address, ADA).ask(QUESTION)
+        assert answer[0] == f"Answer {number}."
