@@ -282,75 +282,138 @@ def _unreadable_document(world: World) -> None:
 
 READY = {"more": ("--wait-ready", "1"), "options": {"wait_ready": 1}}
 
+# What ends with exit code 3, and nothing sent: what happened, by the kind of place.
+ALIKE: dict[str, dict[str, Callable[[World], object]]] = {
+    "folder": {
+        "the share is not mounted (nextcloud/server 37934, rclone 1186)": lambda w: w.empty(),
+        "a disk showed up without most of it (syncthing 4345, rclone 959)": lambda w: w.remove(
+            *(f"{n}.md" for n in range(18))
+        ),
+        "a folder may not be entered (rsync 515, vectara-ingest 338)": lambda w: w.unreadable(
+            "team", errno.EACCES
+        ),
+        "a disk has an I/O error (nextcloud/server 36256)": lambda w: w.unreadable(
+            "team", errno.EIO
+        ),
+        "an NFS handle is stale": lambda w: w.unreadable("team", errno.ESTALE),
+        "the server of a share is down (nextcloud/desktop 10456)": lambda w: w.unreadable(
+            "", errno.EHOSTDOWN
+        ),
+        "links lead in a circle": lambda w: w.unreadable("team", errno.ELOOP),
+        "a path is too long by now": lambda w: w.unreadable("team", errno.ENAMETOOLONG),
+        "a file is empty by now": lambda w: w.write("3.md", ""),
+        "a file has only blanks by now": lambda w: w.write("3.md", " \n\n"),
+        "a file is a folder by now, whose file cannot be read": lambda w: (
+            w.remove("3.md"),
+            w.write("3.md/a", "a"),
+            w.unreadable("3.md", errno.EIO),
+        ),
+        "the disk went away while the run lasted (rclone 325)": lambda w: (
+            [w.write(f"{n}.md", f"Another text of {n}.") for n in range(10)],
+            w.vanish(*(f"{n}.md" for n in range(10))),
+        ),
+        "a ping is answered, and nothing else": lambda w: (
+            [w.write(f"new/{n}.md", f"New {n}.") for n in range(20)],
+            w.service.answer_next(404, HTML, times=None, where=is_write),
+        ),
+        "another API answers": lambda w: (
+            [w.write(f"new/{n}.md", f"New {n}.") for n in range(20)],
+            w.service.answer_next(405, b'{"detail": "no"}', times=None, where=is_write),
+        ),
+        "a file is refused (Backblaze/B2 174)": lambda w: (
+            w.write("new.md", "New."),
+            w.service.fail_next(400, where=is_write),
+        ),
+        "a file is too large": lambda w: (
+            w.write("new.md", "New."),
+            w.service.fail_next(413, where=is_write),
+        ),
+    },
+    "jsonl": {
+        "a list is empty (oikb 101)": gives(),
+        "most of a list is away": gives(1, 2),
+        "a line is cut off": lambda w: w.list.write_text(w.list.read_text()[:-9]),
+        "two lines have one key and other contents": lambda w: w.lines(
+            *w.list.read_text().splitlines(), '{"name": "t3", "content": "Other."}'
+        ),
+    },
+    "urls": {
+        "a list of addresses is empty": lambda w: w.lines(),
+        "an address is none": lambda w: w.lines(*w.list.read_text().splitlines(), "not an address"),
+    },
+    "sitemap": {
+        "a sitemap is not found": lambda w: w.everywhere(b"", 404),
+        "a sitemap is a page by now": lambda w: w.everywhere(HTML),
+        "a sitemap is cut off": lambda w: w.everywhere(
+            w.map_of(*range(12))[:-60], kind="application/xml"
+        ),
+        "a sitemap has nothing (vectara-ingest 86)": lambda w: w.everywhere(
+            w.map_of(), kind="application/xml"
+        ),
+    },
+    "feed": {
+        "a feed is a page by now": lambda w: w.everywhere(HTML),
+    },
+    "sql": {
+        "a table is away": lambda w: _run(w, "drop table article"),
+        "a query finds nothing (rclone 988)": lambda w: _run(w, "delete from article"),
+        "a query finds little": lambda w: _run(w, "delete from article where id > 'r2'"),
+    },
+    "site": {
+        "a site is down": lambda w: w.everywhere(b"Down", 503),
+        "a site is being maintained": lambda w: w.everywhere(HTML),
+        "a site is being maintained, and its pages are not found": lambda w: (
+            w.everywhere(b"", 404),
+            w.respond("/", HTML),
+        ),
+        "a site is being maintained, and its pages fail": lambda w: (
+            w.everywhere(b"", 503),
+            w.respond("/", HTML),
+            w.respond("/robots.txt", b"", 404),
+        ),
+        "a site's start is being maintained": lambda w: w.respond("/", HTML),
+        "a site's start leads to another host, to sign in there (sist2 311)": lambda w: w.respond(
+            "/", b"", 302, headers={"Location": "http://login.example/"}
+        ),
+        "a site's start leads to a page that asks for consent": lambda w: (
+            w.respond("/", b"", 302, headers={"Location": "/consent?back=%2F"}),
+            w.respond(
+                "/consent", b"<p>We value your privacy. Accept all cookies?</p><form></form>"
+            ),
+        ),
+        "a site wants everybody to sign in": lambda w: w.everywhere(SIGN_IN),
+        "a page of a site wants a login": lambda w: (
+            w.respond("/3", b"", 302, headers={"Location": "/login?next=/3"}),
+            w.respond("/login", SIGN_IN),
+        ),
+        "a page of a site wants JavaScript": lambda w: w.respond("/3", SHELL),
+        "a page of a site has no text any more": lambda w: w.respond(
+            "/3", b"<html><body></body></html>"
+        ),
+        "a site wants a login (xorbitsai/xagent 2052)": lambda w: w.everywhere(
+            b"", 302, headers={"Location": "/login"}
+        ),
+        "a site wants a cookie": lambda w: w.respond("/", b"", 302, headers={"Location": "/"}),
+        "a site refuses robots (xorbitsai/xagent 358)": lambda w: w.everywhere(b"", 403),
+        "a site wants JavaScript (mindsdb/mindshub 11373)": lambda w: w.everywhere(SHELL),
+    },
+}
+
 FAULTS = (
+    *(Night(name, does, 3, kind=kind) for kind in ALIKE for name, does in ALIKE[kind].items()),
     # The place ------------------------------------------------------------------------------------
-    Night("the share is not mounted (nextcloud/server 37934, rclone 1186)", lambda w: w.empty(), 3),
-    Night(
-        "a disk showed up without most of it (syncthing 4345, rclone 959)",
-        lambda w: w.remove(*(f"{n}.md" for n in range(18))),
-        3,
-    ),
     Night("the folder itself is away (restic 4467)", lambda w: shutil.rmtree(w.folder), 2),
-    Night(
-        "a folder may not be entered (rsync 515, vectara-ingest 338)",
-        lambda w: w.unreadable("team", errno.EACCES),
-        3,
-    ),
-    Night(
-        "a disk has an I/O error (nextcloud/server 36256)",
-        lambda w: w.unreadable("team", errno.EIO),
-        3,
-    ),
-    Night("an NFS handle is stale", lambda w: w.unreadable("team", errno.ESTALE), 3),
-    Night(
-        "the server of a share is down (nextcloud/desktop 10456)",
-        lambda w: w.unreadable("", errno.EHOSTDOWN),
-        3,
-    ),
-    Night("links lead in a circle", lambda w: w.unreadable("team", errno.ELOOP), 3),
-    Night("a path is too long by now", lambda w: w.unreadable("team", errno.ENAMETOOLONG), 3),
     Night(
         "a folder cannot be read, and a file is new",
         lambda w: (w.unreadable("team", errno.EACCES), w.write("new.md", "It is new.")),
         3,
         sent=1,
     ),
-    Night("a file is empty by now", lambda w: w.write("3.md", ""), 3),
-    Night("a file has only blanks by now", lambda w: w.write("3.md", " \n\n"), 3),
-    Night(
-        "a file is a folder by now, whose file cannot be read",
-        lambda w: (w.remove("3.md"), w.write("3.md/a", "a"), w.unreadable("3.md", errno.EIO)),
-        3,
-    ),
-    Night(
-        "the disk went away while the run lasted (rclone 325)",
-        lambda w: (
-            [w.write(f"{n}.md", f"Another text of {n}.") for n in range(10)],
-            w.vanish(*(f"{n}.md" for n in range(10))),
-        ),
-        3,
-    ),
     # The service ----------------------------------------------------------------------------------
     Night(
         "another server answers at the address",
         lambda w: w.service.answer_next(404, HTML, times=None, where=lambda _: True),
         1,
-    ),
-    Night(
-        "a ping is answered, and nothing else",
-        lambda w: (
-            [w.write(f"new/{n}.md", f"New {n}.") for n in range(20)],
-            w.service.answer_next(404, HTML, times=None, where=is_write),
-        ),
-        3,
-    ),
-    Night(
-        "another API answers",
-        lambda w: (
-            [w.write(f"new/{n}.md", f"New {n}.") for n in range(20)],
-            w.service.answer_next(405, b'{"detail": "no"}', times=None, where=is_write),
-        ),
-        3,
     ),
     Night(
         "a hotel's page answers",
@@ -373,16 +436,6 @@ FAULTS = (
         "the quota is used up",
         lambda w: (w.write("new.md", "New."), w.service.fail_next(402, times=None, where=is_write)),
         4,
-    ),
-    Night(
-        "a file is refused (Backblaze/B2 174)",
-        lambda w: (w.write("new.md", "New."), w.service.fail_next(400, where=is_write)),
-        3,
-    ),
-    Night(
-        "a file is too large",
-        lambda w: (w.write("new.md", "New."), w.service.fail_next(413, where=is_write)),
-        3,
     ),
     Night(
         "the service is ill to the end",
@@ -440,129 +493,6 @@ FAULTS = (
         plain=(0, 0),
     ),
     # Other places ---------------------------------------------------------------------------------
-    Night("a list is empty (oikb 101)", gives(), 3, kind="jsonl"),
-    Night("most of a list is away", gives(1, 2), 3, kind="jsonl"),
-    Night(
-        "a line is cut off", lambda w: w.list.write_text(w.list.read_text()[:-9]), 3, kind="jsonl"
-    ),
-    Night(
-        "two lines have one key and other contents",
-        lambda w: w.lines(*w.list.read_text().splitlines(), '{"name": "t3", "content": "Other."}'),
-        3,
-        kind="jsonl",
-    ),
-    Night("a list of addresses is empty", lambda w: w.lines(), 3, kind="urls"),
-    Night(
-        "an address is none",
-        lambda w: w.lines(*w.list.read_text().splitlines(), "not an address"),
-        3,
-        kind="urls",
-    ),
-    Night("a sitemap is not found", lambda w: w.everywhere(b"", 404), 3, kind="sitemap"),
-    Night("a sitemap is a page by now", lambda w: w.everywhere(HTML), 3, kind="sitemap"),
-    Night(
-        "a sitemap is cut off",
-        lambda w: w.everywhere(w.map_of(*range(12))[:-60], kind="application/xml"),
-        3,
-        kind="sitemap",
-    ),
-    Night(
-        "a sitemap has nothing (vectara-ingest 86)",
-        lambda w: w.everywhere(w.map_of(), kind="application/xml"),
-        3,
-        kind="sitemap",
-    ),
-    Night("a feed is a page by now", lambda w: w.everywhere(HTML), 3, kind="feed"),
-    Night("a table is away", lambda w: _run(w, "drop table article"), 3, kind="sql"),
-    Night(
-        "a query finds nothing (rclone 988)",
-        lambda w: _run(w, "delete from article"),
-        3,
-        kind="sql",
-    ),
-    Night(
-        "a query finds little",
-        lambda w: _run(w, "delete from article where id > 'r2'"),
-        3,
-        kind="sql",
-    ),
-    Night("a site is down", lambda w: w.everywhere(b"Down", 503), 3, kind="site"),
-    Night("a site is being maintained", lambda w: w.everywhere(HTML), 3, kind="site"),
-    Night(
-        "a site is being maintained, and its pages are not found",
-        lambda w: (w.everywhere(b"", 404), w.respond("/", HTML)),
-        3,
-        kind="site",
-    ),
-    Night(
-        "a site is being maintained, and its pages fail",
-        lambda w: (
-            w.everywhere(b"", 503),
-            w.respond("/", HTML),
-            w.respond("/robots.txt", b"", 404),
-        ),
-        3,
-        kind="site",
-    ),
-    Night("a site's start is being maintained", lambda w: w.respond("/", HTML), 3, kind="site"),
-    Night(
-        "a site's start leads to another host, to sign in there (sist2 311)",
-        lambda w: w.respond("/", b"", 302, headers={"Location": "http://login.example/"}),
-        3,
-        kind="site",
-    ),
-    Night(
-        "a site's start leads to a page that asks for consent",
-        lambda w: (
-            w.respond("/", b"", 302, headers={"Location": "/consent?back=%2F"}),
-            w.respond(
-                "/consent", b"<p>We value your privacy. Accept all cookies?</p><form></form>"
-            ),
-        ),
-        3,
-        kind="site",
-    ),
-    Night("a site wants everybody to sign in", lambda w: w.everywhere(SIGN_IN), 3, kind="site"),
-    Night(
-        "a page of a site wants a login",
-        lambda w: (
-            w.respond("/3", b"", 302, headers={"Location": "/login?next=/3"}),
-            w.respond("/login", SIGN_IN),
-        ),
-        3,
-        kind="site",
-    ),
-    Night("a page of a site wants JavaScript", lambda w: w.respond("/3", SHELL), 3, kind="site"),
-    Night(
-        "a page of a site has no text any more",
-        lambda w: w.respond("/3", b"<html><body></body></html>"),
-        3,
-        kind="site",
-    ),
-    Night(
-        "a site wants a login (xorbitsai/xagent 2052)",
-        lambda w: w.everywhere(b"", 302, headers={"Location": "/login"}),
-        3,
-        kind="site",
-    ),
-    Night(
-        "a site wants a cookie",
-        lambda w: w.respond("/", b"", 302, headers={"Location": "/"}),
-        3,
-        kind="site",
-    ),
-    Night(
-        "a site refuses robots (xorbitsai/xagent 358)",
-        lambda w: w.everywhere(b"", 403),
-        3,
-        kind="site",
-    ),
-    Night(
-        "a site wants JavaScript (mindsdb/mindshub 11373)",
-        lambda w: w.everywhere(SHELL),
-        3,
-        kind="site",
-    ),
 )
 
 

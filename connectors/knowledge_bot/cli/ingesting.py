@@ -1,5 +1,6 @@
 """`kbot ingest`: many items, each exactly once. Each command only says where they are found."""
 
+import contextlib
 import json
 from collections.abc import Callable
 from functools import partial, reduce
@@ -14,6 +15,7 @@ from knowledge_bot.cli.ledgers import ledger_option, open_ledger
 from knowledge_bot.cli.output import quiet_option
 from knowledge_bot.cli.settings import ServiceOptions
 from knowledge_bot.cli.texts import Suggesting, time_option
+from knowledge_bot.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from knowledge_bot.ingest import Ledger
@@ -23,6 +25,17 @@ _OUTPUTS = (Path("/dev/fd/1"), Path("/dev/fd/2"))
 
 # What SQLite puts beside a file while it is open.
 _BESIDE_A_LEDGER = ("-wal", "-shm", "-journal")
+
+
+class Share(click.FloatRange):
+    """A number from 0 to 1, or a percentage."""
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        """Return it as a number."""
+        text = str(value).strip()
+        with contextlib.suppress(ValueError):
+            value = float(text.removesuffix("%")) / 100 if text.endswith("%") else value
+        return super().convert(value, param, ctx)
 
 
 _OPTIONS = (
@@ -70,16 +83,18 @@ _OPTIONS = (
     ),
     click.option(
         "--gone-limit",
-        type=click.FloatRange(0, 1),
+        type=Share(0, 1),
         default=0.5,
         show_default=True,
         metavar="SHARE",
         help="If a larger share of the items vanishes at once, none is recorded as gone, since the "
-        "place itself may be at fault: 0 to 1.",
+        "place itself may be at fault: 0 to 1, or 50%.",
     ),
     click.option(
         "--prune",
         type=click.Choice(["gone", "excluded"]),
+        is_flag=False,
+        flag_value="gone",
         help="What is deleted in the service at the end: what is gone from the origin, which is "
         "the default, or with `--prune excluded` also what a filter leaves out by now. Many at "
         "once are deleted when the next complete run misses them too, and what --gone-limit "
@@ -156,18 +171,6 @@ def ingest() -> None:
     """
 
 
-class Ingesting(click.Command):
-    """A command where `--prune` needs no value."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Give it the usual one, unless a value follows."""
-        given = [
-            "--prune=gone" if one == "--prune" and following != "excluded" else one
-            for one, following in zip(args, [*args[1:], ""], strict=True)
-        ]
-        return super().parse_args(ctx, given)
-
-
 def _ingestion(find: Callable[..., Any]) -> Callable[..., None]:
     """Make a command of a function that finds items: add the common options, and ingest."""
 
@@ -199,7 +202,7 @@ def _ingestion(find: Callable[..., Any]) -> Callable[..., None]:
             if given["name"] == "":
                 raise click.UsageError("--origin: expected a name")
             given["name"] = given["name"] or ""
-            origin = find(**given)
+            origin = _found(find, given)
             with service.client(needs_key=not how["dry_run"]) as client:
                 wanted = collections_to_add_to(service, client, collections, quiet=quiet)
                 options = Ingestion(collections=wanted, ledger=ledger, **how)
@@ -221,6 +224,18 @@ def _ingestion(find: Callable[..., Any]) -> Callable[..., None]:
     return made
 
 
+def _found(find: Callable[..., Any], given: dict[str, Any]) -> Any:
+    """Return the origin that a command names."""
+    try:
+        return find(**given)
+    except ConfigurationError as error:
+        if error.argument != "name" or given["name"]:
+            raise
+        raise click.UsageError(
+            "pass --origin NAME, such as --origin articles: what is read has no name of its own"
+        ) from None
+
+
 def _files_of(ledger: "Ledger") -> list[Path]:
     kept = ledger.database.file
     if kept is None:
@@ -235,7 +250,7 @@ def _patterns(name: str, text: str) -> Callable[..., Any]:
 _hidden_option = click.option("--hidden", is_flag=True, help="Include names that begin with a dot.")
 
 
-@ingest.command(cls=Ingesting)
+@ingest.command()
 @click.argument("path", metavar="FOLDER", type=click.Path(exists=True, file_okay=False))
 @click.option(
     "--include",
@@ -296,7 +311,7 @@ def _settings(_: click.Context, option: click.Parameter, given: tuple[str, ...])
     return settings
 
 
-@ingest.command(cls=Ingesting)
+@ingest.command()
 @click.argument("address", metavar="ADDRESS")
 @_patterns("--exclude", "Not these objects, in .gitignore syntax: *.tmp, drafts/.")
 @_hidden_option
@@ -323,7 +338,7 @@ def objects(address: str, **how: Any) -> Any:
     return Objects(address, **how)
 
 
-@ingest.command(cls=Ingesting)
+@ingest.command()
 @click.argument("of", metavar="MODULE:CLASS")
 @_set_option(
     "arguments",
@@ -347,7 +362,7 @@ def loader(*, of: str, arguments: dict[str, Any], **how: Any) -> Any:
     return Loader(loader_of(of, arguments), **how)
 
 
-@ingest.command(cls=Ingesting)
+@ingest.command()
 @click.argument("database", metavar="DATABASE")
 @click.argument("query", metavar="QUERY")
 @click.option("--key", required=True, metavar="COLUMN", help="What identifies a row.")
@@ -416,7 +431,7 @@ def _reading() -> Callable[[Callable[..., None]], Any]:
     )
 
 
-@ingest.command(cls=Ingesting)
+@ingest.command()
 @click.argument("url", metavar="URL")
 @click.option("--depth", default=10, show_default=True, help="How many links to follow from URL.")
 @click.option("--pages", default=10_000, show_default=True, help="How many pages to read at most.")
@@ -441,7 +456,7 @@ def site(*, url: str, requests: float, no_sitemaps: bool, **how: Any) -> Any:
     return Site(url, rate=requests, sitemaps=not no_sitemaps, **how)
 
 
-@ingest.command(cls=Ingesting)
+@ingest.command()
 @click.argument("address", metavar="URL|FILE")
 @_compare("lastmod", "content", "lastmod", by="by its main text, for which it is read, or lastmod.")
 @_reading()
@@ -459,7 +474,7 @@ def sitemap(*, address: str, requests: float, **how: Any) -> Any:
     return Sitemap(address, rate=requests, **how)
 
 
-@ingest.command(cls=Ingesting)
+@ingest.command()
 @click.argument("address", metavar="URL|FILE")
 @_compare(
     "lastmod",
@@ -479,7 +494,7 @@ def feed(*, address: str, requests: float, **how: Any) -> Any:
     return Feed(address, rate=requests, **how)
 
 
-@ingest.command(cls=Ingesting)
+@ingest.command()
 @click.argument("source", metavar="FILE")
 @_compare(None, "content", by="by its main text, for which it is read.  [default: not at all]")
 @_reading()
@@ -498,7 +513,7 @@ def urls(*, source: str, requests: float, **how: Any) -> Any:
     return Urls(source, rate=requests, **how)
 
 
-@ingest.command(cls=Ingesting)
+@ingest.command()
 @click.argument("source", metavar="FILE")
 @_ingestion
 def jsonl(*, source: str, **how: Any) -> Any:

@@ -144,6 +144,12 @@ def _keeper_of(run: Run, service: str) -> Keeper:
             "extension 'sync'), so name a ledger that does: the path of a SQLite file, or "
             "postgresql://…. Nothing was sent",
         )
+    if "sources" in run.sender.extensions:  # it is not the plain interface
+        logger.warning(
+            "The service does not keep the book for this API key, which may only write. What was "
+            "fed with another key is not in %s, and is sent again; use a key with the role manage",
+            run.options.ledger,
+        )
     from knowledge_bot.ingest._ledger_keeper import LedgerKeeper
 
     return LedgerKeeper(run, service)

@@ -150,7 +150,9 @@ def _item(fields: Any, folder: Path) -> "WebPage | Text | File":
         return Text.model_validate(fields)
     if isinstance(fields.get("path"), str):
         return File.model_validate(fields | {"path": str(folder / fields["path"])})
-    raise ValueError("it has neither a url, nor content, nor a path")
+    raise ValueError(
+        f"it has neither a url, nor content, nor a path, but {', '.join(fields)[:200] or 'nothing'}"
+    )
 
 
 def _numbered(lines: Iterable[Any]) -> _Numbered:

@@ -240,6 +240,8 @@ def detail_of(error: BaseException) -> str:
     if hasattr(error, "errors"):  # pydantic's
         first = error.errors(include_input=False, include_url=False)[0]
         where, said = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
+        if first["type"] == "extra_forbidden":
+            return f"there is no field {where!r}"
         # Our own checks name the field themselves.
         return said if said.startswith(f"{where}: ") else f"{where}: {said}"
     said = " ".join(str(getattr(error, "strerror", None) or error).split())[:500]

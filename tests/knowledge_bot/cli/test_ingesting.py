@@ -30,6 +30,23 @@ def test_a_program_gets_every_failure(run, standing_in):
     assert sum(one["event"] == "failure" for one in events(done)) == 1200
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["sql", "shop.db", "select 1", "--key", "a", "--text", "b"], "--origin NAME"),
+        (["folder", ".", "--gone-limit", "150%"], "--gone-limit"),
+        (["folder", ".", "--prune", "all"], "'gone', 'excluded'"),
+    ],
+    ids=["no name", "no share", "nothing to prune"],
+)
+def test_what_cannot_be_is_a_sentence_and_nothing_is_sent(run, standing_in, arguments, said):
+    service = standing_in(collections=["col_1"])
+    done = run("ingest", *arguments, *IN_ONE)
+    assert done.exit_code == 2
+    assert said in done.stderr
+    assert not service.sources
+
+
 @pytest.mark.slow
 def test_a_program_gets_the_progress(program, answering, tmp_path):
     answering(slow)

@@ -119,18 +119,6 @@ def three_pages(site: TrapSite) -> None:
     site.page("/b")
 
 
-def test_a_site_is_an_origin_and_a_page_without_links_to_it_is_gone(send, ledger):
-    with serving_traps(filling=three_pages) as site:
-        pages = Site(f"{site.root}/", rate=1000)
-        assert send(pages, ledger=ledger).created == 3
-        assert send(pages, ledger=ledger).unchanged == 3
-        site.page("/", "/a")
-        site.footer = "Another banner."
-        report = send(pages, ledger=ledger)
-        assert (report.created, report.unchanged, report.gone) == (1, 1, 1)  # `/` links to less
-        assert gone(ledger) == [f"{site.root}/b"]
-
-
 @pytest.mark.parametrize(("path", "failure"), [("/b", 500), ("/b", 403), ("/", 500)])
 def test_nothing_of_a_site_is_gone_that_stands_behind_a_failure(send, ledger, path, failure):
     with serving_traps(filling=three_pages) as site:

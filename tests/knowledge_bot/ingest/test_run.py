@@ -12,6 +12,7 @@ from calls import KEY
 from ingest_texts import texts
 from knowledge_bot import Client, ConfigurationError
 from knowledge_bot.ingest import File, Ledger, Skipped, Text, WebPage, ingest
+from knowledge_bot.testing import MemoryService
 from scripted_server import reset
 from waiting import until
 
@@ -38,6 +39,16 @@ def test_where_nobody_keeps_the_book_a_run_says_what_to_give(run, service):
         run(texts(3), ledger=None)
     assert raised.value.argument == "ledger"
     assert not service.arrived
+
+
+@pytest.mark.parametrize("extensions", [(), {"sources"}])
+def test_a_key_that_may_only_write_is_told_what_its_ledger_does_not_know(
+    tmp_path, caplog, extensions
+):
+    service = MemoryService(collections=["col_1"], extensions=extensions)
+    with Client(KEY, "https://service.test", transport=service.transport) as client:
+        ingest(client, texts(1), collections="col_1", ledger=tmp_path / "run.db")
+    assert ("may only write" in caplog.text) == bool(extensions)
 
 
 def test_a_changed_item_is_created_anew_and_the_old_source_named(run, service, ledger):

@@ -41,11 +41,11 @@ def test_each_line_is_the_item_that_its_fields_say(tmp_path):
     [
         ('{"name": "a", "content": ', "it is not JSON: EOF while parsing a value at column 25"),
         ("[1, 2]", "JSON object"),
-        ('{"name": "a"}', "neither a url, nor content, nor a path"),
+        ('{"name": "a", "contents": "x"}', "nor a path, but name, contents"),
         ('{"name": "a", "content": 3}', "content"),
         ('{"name": "", "content": "x"}', "name"),
         ('{"content": "x"}', "name"),
-        ('{"name": "a", "content": "x", "colour": "red"}', "colour"),
+        ('{"name": "a", "content": "x", "colour": "red"}', "there is no field 'colour'"),
         ('{"name": "a", "content": "x", "collections": ["x"]}', "col_"),
         ('{"name": "a", "url": "https://h", "headers": {"X": 1}}', "not an item"),
     ],
