@@ -22,7 +22,7 @@ from knowledge_bot._answers import Answer
 from knowledge_bot._client import AsyncClient, Client
 from knowledge_bot._endpoints import check_number, identifier
 from knowledge_bot._threads import in_own_loop, in_thread
-from knowledge_bot.checks._bots import check_bot
+from knowledge_bot.checks._bots import check_bot, check_client
 from knowledge_bot.checks._coverage import Audit, AuditedDocument, Finding
 from knowledge_bot.checks._report import OnProgress, Progress
 from knowledge_bot.checks._sentences import Corpus, holds, letters, sentences, words
@@ -46,6 +46,8 @@ _MORE_PASSAGES = 20
 _NAMED_BY = 12
 
 _ATTEMPTS = 3
+
+_KNOWN = "audit takes a Client, aaudit an AsyncClient"
 
 
 class AuditOptions(TypedDict, total=False):
@@ -90,10 +92,7 @@ def audit(client: Client, bot_id: str, origin: Any, **options: Unpack[AuditOptio
         KnowledgeBotError: the service cannot be asked, or has no such bot.
         Exception: what the origin or a callback raised.
     """
-    if not isinstance(client, Client):
-        raise ConfigurationError.expected(
-            "client", "a Client", client, "; aaudit takes an AsyncClient"
-        )
+    check_client(Client, client, _KNOWN)
     run = _Run(client, in_thread, bot_id, origin, **options)
 
     def interrupted(error: BaseException, _: Future[Audit]) -> None:
@@ -113,10 +112,7 @@ async def aaudit(
 
     Arguments, result and errors are those of `audit`.
     """
-    if not isinstance(client, AsyncClient):
-        raise ConfigurationError.expected(
-            "client", "an AsyncClient", client, "; audit takes a Client"
-        )
+    check_client(AsyncClient, client, _KNOWN)
     run = _Run(client, lambda function, *given: function(*given), bot_id, origin, **options)
     with client._run_span("audit") as counted:  # noqa: SLF001 - as above
         found = await run.audit()

@@ -1,10 +1,10 @@
-"""Whether the bot that was asked is there."""
+"""Whether the client can ask, and the bot that was asked is there."""
 
 import contextlib
 from collections.abc import Callable
 from typing import Any
 
-from knowledge_bot.errors import APIError, KnowledgeBotError
+from knowledge_bot.errors import APIError, ConfigurationError, KnowledgeBotError
 
 # Of the service's bots, how many are named where one is missing.
 _NAMED = 10
@@ -12,6 +12,12 @@ _NAMED = 10
 
 class NoSuchBotError(KnowledgeBotError):
     """The service lists its bots, and this one is not among them."""
+
+
+def check_client(kind: type, client: object, known: str) -> None:
+    """Refuse what is no client of a kind; `known` says which function takes which."""
+    if not isinstance(client, kind):
+        raise ConfigurationError.expected("client", kind.__name__, client, f"; {known}")
 
 
 async def check_bot(bot: str, client: Any, call: Callable[..., Any], error: APIError) -> None:

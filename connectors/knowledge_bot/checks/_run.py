@@ -23,7 +23,7 @@ from knowledge_bot._endpoints import check_number, identifier
 from knowledge_bot._retries import pause_after
 from knowledge_bot._signals import Event
 from knowledge_bot._threads import in_own_loop, in_thread
-from knowledge_bot.checks._bots import NoSuchBotError, check_bot
+from knowledge_bot.checks._bots import NoSuchBotError, check_bot, check_client
 from knowledge_bot.checks._questions import Question
 from knowledge_bot.checks._report import (
     CheckReport,
@@ -164,11 +164,7 @@ def check(
             cannot be used. Nothing was sent.
         Exception: what a callback raised.
     """
-    if not isinstance(client, Client):
-        raise ConfigurationError.expected(
-            "client", "a Client", client, "; acheck takes an AsyncClient"
-        )
-    schedule, client = _prepared(client, bot_id, questions, options)
+    schedule, client = _prepared(Client, client, bot_id, questions, options)
     with client._run_span("check") as counted:  # noqa: SLF001 - the core's own
         report = _waited_for(Runner(schedule, _asking(client, in_thread, schedule.options.key)))
         counted(Counter(str(one.verdict) for one in report.results))
@@ -187,11 +183,7 @@ async def acheck(
     and raises `CancelledError`; `stop` ends it with a report. Callbacks are called in the event
     loop's thread. Arguments, result and errors are those of `check`.
     """
-    if not isinstance(client, AsyncClient):
-        raise ConfigurationError.expected(
-            "client", "an AsyncClient", client, "; check takes a Client"
-        )
-    schedule, client = _prepared(client, bot_id, questions, options)
+    schedule, client = _prepared(AsyncClient, client, bot_id, questions, options)
     with client._run_span("check") as counted:  # noqa: SLF001 - the core's own
         asking = _asking(client, lambda function: function(), schedule.options.key)
         report = await Runner(schedule, asking).run()
@@ -200,9 +192,10 @@ async def acheck(
 
 
 def _prepared(
-    client: C, bot_id: str, questions: Iterable[Question], options: CheckOptions
+    kind: type[C], client: C, bot_id: str, questions: Iterable[Question], options: CheckOptions
 ) -> "tuple[Schedule, C]":
     """Return what to do, and with which client."""
+    check_client(kind, client, "check takes a Client, acheck an AsyncClient")
     retries = client._configuration.max_retries  # noqa: SLF001 - the core's own, not a user's
     bot = identifier("bot_id", bot_id, "bot_")
     schedule = Schedule(bot, questions, Options(**options), retries)
