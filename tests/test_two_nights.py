@@ -9,14 +9,9 @@ from llama_index.core.readers.base import BaseReader
 from llama_index.core.schema import Document as LlamaIndexDocument
 
 from in_process import OnAPort
-from knowledge_bot import Client, UnsupportedError
-from knowledge_bot.ingest import (
-    Ledger,
-    ingest,
-)
-from knowledge_bot.origins import (
-    Rows,
-)
+from knowledge_bot import Client
+from knowledge_bot.ingest import ingest
+from knowledge_bot.origins import Rows
 from langchain_knowledge_bot import KnowledgeBotCollection
 from llama_index_knowledge_bot import CollectionSink
 
@@ -47,30 +42,30 @@ class Reader(BaseReader):
         ]
 
 
-def of_langchain(client, ledger, texts, **how):
-    collection = KnowledgeBotCollection(collections="col_1", ledger=ledger, client=client)
+def of_langchain(client, texts, **how):
+    collection = KnowledgeBotCollection(collections="col_1", client=client)
     return collection.sync(Loader(texts), **how)
 
 
-def of_langchain_awaited(client, ledger, texts, **how):
-    collection = KnowledgeBotCollection(collections="col_1", ledger=ledger, client=client, **how)
+def of_langchain_awaited(client, texts, **how):
+    collection = KnowledgeBotCollection(collections="col_1", client=client, **how)
     return asyncio.run(collection.async_sync(Loader(texts)))
 
 
-def of_llama_index(client, ledger, texts, **how):
-    return CollectionSink("col_1", ledger=ledger, client=client).sync(Reader(texts), **how)
+def of_llama_index(client, texts, **how):
+    return CollectionSink("col_1", client=client).sync(Reader(texts), **how)
 
 
-def of_rows(client, ledger, texts, **how):
+def of_rows(client, texts, **how):
     rows = [{"id": name, "body": text} for name, text in texts.items()]
     items = Rows(rows, key="id", text="body", name="handbook")
-    return ingest(client, items, collections="col_1", ledger=ledger, **how)
+    return ingest(client, items, collections="col_1", **how)
 
 
 @pytest.fixture(params=[of_langchain, of_langchain_awaited, of_llama_index, of_rows])
-def night(request, client, ledger):
+def night(request, client):
     """`night(texts, prune=True)`: what one night's run of a face reports."""
-    return lambda texts, **how: request.param(client, ledger, texts, wait_ready=60, **how)
+    return lambda texts, **how: request.param(client, texts, wait_ready=60, **how)
 
 
 @pytest.fixture
@@ -85,16 +80,11 @@ def client(service):
         yield client
 
 
-@pytest.fixture
-def ledger():
-    return None
-
-
 def ask(client, question):
     return client.send_message(bot_id="bot_1", content=question)
 
 
-def test_after_the_second_night_a_bot_answers_from_what_there_is(night, client, ledger):
+def test_after_the_second_night_a_bot_answers_from_what_there_is(night, client):
     night(FIRST)
     (before,) = client.list_sources(name="hours")
     report = night(SECOND)
@@ -106,22 +96,22 @@ def test_after_the_second_night_a_bot_answers_from_what_there_is(night, client, 
     assert not ask(client, FEE).model_extra["found"]
 
 
-def langchain_delete(client, ledger, key):
-    collection = KnowledgeBotCollection(collections="col_1", ledger=ledger, client=client)
+def langchain_delete(client, key):
+    collection = KnowledgeBotCollection(collections="col_1", client=client)
     return collection.delete([key])
 
 
-def langchain_adelete(client, ledger, key):
-    collection = KnowledgeBotCollection(collections="col_1", ledger=ledger, client=client)
+def langchain_adelete(client, key):
+    collection = KnowledgeBotCollection(collections="col_1", client=client)
     return asyncio.run(collection.adelete([key]))
 
 
-def llama_index_delete(client, ledger, key):
-    return CollectionSink("col_1", ledger=ledger, client=client).delete_ref_doc(key)
+def llama_index_delete(client, key):
+    return CollectionSink("col_1", client=client).delete_ref_doc(key)
 
 
-def llama_index_adelete(client, ledger, key):
-    sink = CollectionSink("col_1", ledger=ledger, client=client)
+def llama_index_adelete(client, key):
+    sink = CollectionSink("col_1", client=client)
     return asyncio.run(sink.adelete_ref_doc(key))
 
 
@@ -134,27 +124,12 @@ DELETING = [
 
 
 @pytest.mark.parametrize(("feed", "delete"), DELETING)
-def test_what_is_deleted_by_its_id_is_known_no_more(feed, delete, client, ledger):
-    feed(client, ledger, FIRST, wait_ready=60)
-    delete(client, ledger, "fees")
+def test_what_is_deleted_by_its_id_is_known_no_more(feed, delete, client):
+    feed(client, FIRST, wait_ready=60)
+    delete(client, "fees")
     assert [one.name for one in client.list_sources()] == ["hours"]
     assert not ask(client, FEE).model_extra["found"]
-    delete(client, ledger, "fees")  # fine
-    report = feed(client, ledger, FIRST, wait_ready=60)
+    delete(client, "fees")  # fine
+    report = feed(client, FIRST, wait_ready=60)
     assert (report.created, report.unchanged) == (1, 1)
     assert ask(client, FEE).model_extra["found"]
-
-
-@pytest.mark.parametrize(("feed", "delete"), DELETING)
-def test_a_key_that_may_only_write_deletes_nothing_and_says_so(feed, delete, tmp_path):
-    ledger = Ledger(tmp_path / "ledger.db")  # which such a key needs
-    writer = {"name": "feeder", "role": "write", "key": "key-of-the-feeder"}
-    with (
-        OnAPort(collections={"col_1": "House"}, settings={"keys": [writer]}) as service,
-        Client(writer["key"], service.base_url) as client,
-    ):
-        feed(client, ledger, FIRST)
-        with pytest.raises(UnsupportedError, match="manage"):
-            delete(client, ledger, "fees")
-        assert {one.name for one in client.list_sources()} == {"hours", "fees"}
-        assert feed(client, ledger, FIRST).unchanged == 2

@@ -20,9 +20,6 @@ FOLDER = Path(__file__).parent
 # What measures the service from its insides is beside its tests.
 OF_THE_SERVICE = FOLDER.parents[1] / "service" / "tests" / "benchmarks"
 RESULTS = FOLDER / "results.json"
-# PostgreSQL's wheel is in the project's environment alone.
-PROJECT = FOLDER.parents[1] / ".venv" / "bin" / "python"
-OF_THE_PROJECT = ("ingestion_scaling",)
 # Need the history of a repository, or folders of data; each tells its usage.
 BY_HAND = {"service_documents", "service_nights"}
 BY_HAND |= {"service_answers"} if "KNOWLEDGE_BOT_QUESTION_SETS" not in os.environ else set()
@@ -67,8 +64,7 @@ def run(topic: str) -> dict[str, Any] | None:
     """Run one topic in a process of its own; return what it measured, None where it failed."""
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder, "result.json")
-        python = PROJECT if topic.startswith(OF_THE_PROJECT) else sys.executable
-        command = [str(python), str(topic_files()[topic]), "--json", str(output)]
+        command = [sys.executable, str(topic_files()[topic]), "--json", str(output)]
         env = os.environ | {"PYTHONPATH": str(FOLDER)}
         if subprocess.run(command, env=env, check=False).returncode != 0 or not output.exists():
             return None

@@ -11,7 +11,6 @@ import os
 import platform
 import random
 import statistics
-import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -107,27 +106,6 @@ def interleave(
         name: Cost(*(statistics.median(column) / calls * 1e6 for column in zip(*rows, strict=True)))
         for name, rows in samples.items()
     }
-
-
-def run_together(commands: Sequence[Sequence[str]]) -> tuple[float, list[str]]:
-    """Start processes that say "ready" and wait for a line, let them all go, and wait for them.
-
-    Returns:
-        When they were let go (`time.monotonic`), and what each printed after that.
-    """
-    pipe = subprocess.PIPE
-    running = [
-        subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) for command in commands
-    ]
-    for process in running:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-    began = time.monotonic()
-    for process in running:
-        assert process.stdin is not None
-        process.stdin.write("\n")
-        process.stdin.flush()
-    return began, [process.communicate()[0] for process in running]
 
 
 def rows_of(label: str, costs: Mapping[str, Cost]) -> list[dict[str, Any]]:
