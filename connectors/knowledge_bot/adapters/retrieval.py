@@ -10,11 +10,12 @@ import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, zip_longest
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from knowledge_bot._answers import Answer
 from knowledge_bot._client import AsyncClient, Client
 from knowledge_bot._endpoints import MOST_PASSAGES, identifier
+from knowledge_bot._extensions import Extensions
 from knowledge_bot._threads import begun
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.models import Message, Passage
@@ -22,6 +23,8 @@ from knowledge_bot.models import Message, Passage
 __all__ = ["Answer", "Retrieval", "Retrieved", "answered", "bots_named", "retrieved"]
 
 T = TypeVar("T")
+
+_Way: TypeAlias = tuple[Callable[[str], Any], Callable[[str, Any], list["Retrieved"]], int | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,29 +85,20 @@ class Retrieval:
                 order of the bots, once every bot has answered or failed, so that no question is
                 left running. Notes on it name the other failures.
         """
-        if "passages" in client.extensions():
-            found = _of_each(
-                self.bots, lambda bot: client.search(query, bot_id=bot, limit=self._most)
-            )
-            return self._best(map(_passages, found), self._most)
-        messages = _of_each(self.bots, lambda bot: client.send_message(bot_id=bot, content=query))
-        return self._best(map(_answered, self.bots, messages), self.limit)
+        ask, read, limit = self._way(client, query, client.extensions())
+        return self._best(map(read, self.bots, _of_each(self.bots, ask)), limit)
 
     async def aget(self, client: AsyncClient, query: str) -> list[Retrieved]:
         """Retrieve as `get` does, without blocking; cancelling it cancels every question."""
-        if "passages" in await client.extensions():
-            found = await _aof_each(
-                self.bots, lambda bot: client.search(query, bot_id=bot, limit=self._most)
-            )
-            return self._best(map(_passages, found), self._most)
-        messages = await _aof_each(
-            self.bots, lambda bot: client.send_message(bot_id=bot, content=query)
-        )
-        return self._best(map(_answered, self.bots, messages), self.limit)
+        ask, read, limit = self._way(client, query, await client.extensions())
+        return self._best(map(read, self.bots, await _aof_each(self.bots, ask)), limit)
 
-    @property
-    def _most(self) -> int:
-        return min(self.limit or self.DEFAULT, MOST_PASSAGES)
+    def _way(self, client: Any, query: str, extensions: Extensions) -> _Way:
+        """Return how a bot is asked, how what it returns is read, and the limit of all."""
+        if "passages" not in extensions:
+            return (lambda bot: client.send_message(bot_id=bot, content=query)), _answer, self.limit
+        most = min(self.limit or self.DEFAULT, MOST_PASSAGES)
+        return (lambda bot: client.search(query, bot_id=bot, limit=most)), _passages, most
 
     def _best(self, of_bots: Iterable[list[Retrieved]], limit: int | None) -> list[Retrieved]:
         """Drop what nobody wants, join what several bots have, and only then cut."""
@@ -162,13 +156,13 @@ def _in_turn(several: Iterable[list[Retrieved]]) -> Iterator[Retrieved]:
     return filter(None, chain.from_iterable(zip_longest(*several)))
 
 
-def _passages(found: Sequence[Passage]) -> list[Retrieved]:
+def _passages(_bot_id: str, found: Sequence[Passage]) -> list[Retrieved]:
     return list(map(retrieved, found))
 
 
-def _answered(bot_id: str, message: Message) -> list[Retrieved]:
+def _answer(bot_id: str, message: Message) -> list[Retrieved]:
     answer = Answer.of(message)
-    return _passages(answer.cited) or [answered(bot_id, answer)]
+    return _passages(bot_id, answer.cited) or [answered(bot_id, answer)]
 
 
 def _of_each(bots: Sequence[str], ask: Callable[[str], T]) -> list[T]:
