@@ -2,21 +2,18 @@
 
 A face tries again by itself, or leaves it to its framework, where the same call may succeed later
 (`may_pass`), and, of what is no mere reading, where it cannot have been acted on (`delivery`).
+What sockets do, `faults.py` has.
 """
 
 import asyncio
-import contextlib
-from collections.abc import Iterator
 
 import httpx
 import pytest
 
 from failures import FAILURES, failing, tries
-from faults import HALF, Place, no_such_name, nobody_listens, of_an_unknown_authority, replying
-from knowledge_bot import AsyncClient, Client, Delivery, KnowledgeBotError
+from knowledge_bot import AsyncClient, Client, KnowledgeBotError
 from knowledge_bot.checks import Question, check
 from knowledge_bot.testing import MemoryService, no_waiting
-from scripted_server import answer, close, raw, reset, then
 
 KEY, URL = "key-of-the-tests", "https://service.test"
 
@@ -99,36 +96,3 @@ def test_every_face_tries_again_what_may_pass_and_nothing_else(name, face):
     with no_waiting():
         service = failing(failure)
         assert tries(failure, service, lambda: face(service)) == 1 + again
-
-
-@contextlib.contextmanager
-def plain_where_tls_is_meant() -> Iterator[Place]:
-    with replying(answer(body="pong"))() as place:
-        yield Place(place.url.replace("http://", "https://"))
-
-
-@pytest.mark.parametrize(
-    ("place", "may_pass", "delivery"),
-    [
-        (no_such_name, True, Delivery.NOT_DELIVERED),
-        (nobody_listens, True, Delivery.NOT_DELIVERED),
-        (plain_where_tls_is_meant, True, Delivery.NOT_DELIVERED),
-        (of_an_unknown_authority, False, Delivery.NOT_DELIVERED),
-        (replying(reset), True, Delivery.UNKNOWN),
-        (replying(then(raw(b"HTTP/1.1 200 OK\r\nContent-Le"), reset)), True, Delivery.UNKNOWN),
-        (replying(then(HALF, close)), True, Delivery.UNKNOWN),
-    ],
-    ids=["host", "port", "plain", "authority", "reset", "cut head", "cut body"],
-)
-@pytest.mark.parametrize("made", [Client, AsyncClient])
-def test_a_connection_says_the_same(made, place, may_pass, delivery):
-    """On real sockets, which no other face adds anything to."""
-
-    async def ask(url: str) -> None:
-        opened = made(KEY, url, max_retries=0)
-        asked = opened.send_message(bot_id="bot_1", content="When?")
-        await asked  # a blocking client has raised by now
-
-    with place() as where, pytest.raises(KnowledgeBotError) as caught:
-        asyncio.run(ask(where.url))
-    assert (caught.value.may_pass, caught.value.delivery) == (may_pass, delivery)

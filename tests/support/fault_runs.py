@@ -32,8 +32,8 @@ POOL = 100
 
 def expected(fault: Fault) -> dict[str, Outcome]:
     """What the table says of every call."""
-    post = Outcome(fault.error, fault.delivery, fault.posts)
-    listing = Outcome(fault.error, fault.delivery, fault.gets)
+    post = Outcome(fault.error, fault.delivery, fault.may_pass, fault.posts)
+    listing = Outcome(fault.error, fault.delivery, fault.may_pass, fault.gets)
     return {"create": post, "upload": fault.upload or post, "message": post, "list": listing}
 
 
@@ -64,7 +64,7 @@ async def _outcomes(fault: Fault, client: str, place: Place) -> dict[str, Outcom
             except KnowledgeBotError as error:
                 # A server that is slow to read catches up with a client that has given up.
                 await until_awaited(lambda: arrived() - before >= awaited[name].arrived, 10)
-                return Outcome(type(error), error.delivery, arrived() - before)
+                return Outcome(type(error), error.delivery, error.may_pass, arrived() - before)
             return None
 
     awaited = expected(fault)

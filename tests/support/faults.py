@@ -53,6 +53,7 @@ class Outcome:
 
     error: type[KnowledgeBotError]
     delivery: Delivery
+    may_pass: bool
     arrived: int
 
 
@@ -78,6 +79,7 @@ class Fault:
         upload: what a large upload ends in, where its length makes a difference.
         timeout: the client's; only what is met by waiting has a short one.
         occupied: the client's connections are all taken by other calls, which wait.
+        lasts: nothing arrives, and nothing will before somebody changes something.
     """
 
     place: Callable[[], AbstractContextManager[Place]]
@@ -88,6 +90,12 @@ class Fault:
     upload: Outcome | None = None
     timeout: float = 20.0
     occupied: bool = False
+    lasts: bool = False
+
+    @property
+    def may_pass(self) -> bool:
+        """A GET is repeated where it may, so that it arrives three times if at all."""
+        return self.gets != 1 and not self.lasts
 
     @property
     def is_waited_for(self) -> bool:
@@ -138,6 +146,12 @@ def of_an_unknown_authority() -> AbstractContextManager[Place]:
     return replying(answer(body=SOURCE), tls=context)()
 
 
+@contextlib.contextmanager
+def plain_where_tls_is_meant() -> Iterator[Place]:
+    with replying(answer(body=SOURCE))() as place:
+        yield Place(place.url.replace("http://", "https://"), place.arrived)
+
+
 def replied(
     status: int, body: object = b"", **headers: str
 ) -> Callable[[], AbstractContextManager[Place]]:
@@ -146,7 +160,7 @@ def replied(
     )
 
 
-NEVER_SENT = Outcome(ConnectionLostError, NOT_DELIVERED, 3)
+NEVER_SENT = Outcome(ConnectionLostError, NOT_DELIVERED, True, 3)
 REASON = {"code": "c", "message": "m"}
 PAGE = b"<!doctype html><title>Sorry</title><p>We will be back soon"
 HALF = answer(body=SOURCE, length=9999)
@@ -156,7 +170,10 @@ FAULTS: dict[str, Fault] = {
     "refused connection": Fault(nobody_listens, ConnectionFailedError, NOT_DELIVERED, 0, 0),
     "no such name": Fault(no_such_name, ConnectionFailedError, NOT_DELIVERED, 0, 0),
     "untrusted certificate": Fault(
-        of_an_unknown_authority, ConnectionFailedError, NOT_DELIVERED, 0, 0
+        of_an_unknown_authority, ConnectionFailedError, NOT_DELIVERED, 0, 0, lasts=True
+    ),
+    "TLS to a plain port": Fault(
+        plain_where_tls_is_meant, ConnectionFailedError, NOT_DELIVERED, 0, 0
     ),
     # The limit of the whole call, at twice the time, must not come first on a busy machine.
     "no connection in time": Fault(nobody_accepts, LATE, NOT_DELIVERED, 0, 0, timeout=0.4),
