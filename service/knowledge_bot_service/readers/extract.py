@@ -74,7 +74,7 @@ def _parsed(file: IO[bytes], kind: str, charset: str | None, read: Read) -> Pars
     document: ParsedDocument
     match kind:
         case "zip":
-            document = _read_package(file)
+            document = _read_package(file, read)
         case "ole":
             document = _read_compound(file, read)
         case "pdf":
@@ -156,6 +156,14 @@ _MAX_TITLE: Final = 300
 
 # Splitting a longer paragraph into sentences would be one step of many seconds, in characters.
 _MAX_PARAGRAPH: Final = 50_000
+
+_KNOWN_BINARIES: Final = {
+    (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"II*\0", b"MM\0*"): "an image",
+    (b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd"): "a compressed file",
+    (b"7z\xbc\xaf", b"Rar!"): "an archive",
+    (b"\x7fELF",): "a program",
+    (b"SQLite format 3\0",): "a database",
+}
 
 # Other archives, by a member, and what is in a compound file (MS-CFB), by its streams.
 _OTHER_ARCHIVES: Final = {
@@ -257,8 +265,9 @@ def _binary_kind(start: bytes, text: bytes) -> str:
         return "pdf"
     if text.startswith(b"{\\rtf"):
         return "rtf"
-    if is_binary(start):
-        raise ExtractionError("the file is binary data of a kind that cannot be read")
+    what = next((what for marks, what in _KNOWN_BINARIES.items() if start.startswith(marks)), "")
+    if what or is_binary(start):
+        raise ExtractionError(f"the file is {what or 'binary data of a kind that cannot be read'}")
     return ""
 
 
@@ -271,14 +280,15 @@ def _exported(text: bytes, suffix: str) -> str:
     raise ExtractionError(f"the file is called {suffix}, but holds nothing of that kind")
 
 
-def _read_package(file: IO[bytes]) -> ParsedDocument:
+def _read_package(file: IO[bytes], read: Read) -> ParsedDocument:
     """A document that is an archive."""
     from knowledge_bot_service.readers.documents.package import opened
 
     with opened(file) as package:
         kind = _kind_of_package(package)
         if kind is not None:
-            return _reader(_OF_PACKAGES[kind])(package)
+            inside = [read] if kind == "word" else []
+            return _reader(_OF_PACKAGES[kind])(package, *inside)
     what = next((what for one, what in _OTHER_ARCHIVES.items() if one in package.names), None)
     raise ExtractionError(f"the file is {what or 'a ZIP archive, and no document that is known'}")
 

@@ -26,11 +26,13 @@ def test_an_empty_file_is_told(data, read):
         (bytes(range(256)) * 40, "binary data"),
         (bytes(range(1, 256)) * 40, "binary data"),
         (b"text with NULs\0" * 400, "binary data"),
-        (b"\x89PNG\r\n\x1a\n" + bytes(100), "binary data"),
+        (b"\x89PNG\r\n\x1a\n" + bytes(100), "an image"),
         (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(100), "old Office"),
         (archive({"xl/workbook.bin": ""}), "a binary spreadsheet (.xlsb); save it as .xlsx"),
         (archive({"Index/Document.iwa": ""}), "a document of Apple's iWork; export it as PDF"),
         (archive({"readme.txt": "Text."}), "a ZIP archive, and no document that is known"),
+        (b"\x1f\x8b" + bytes(100), "compressed"),
+        (b"\x7fELF" + bytes(100), "a program"),
     ],
 )
 def test_a_kind_that_cannot_be_read_is_told(data, part, read):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from knowledge_bot_service.readers.analyzer.blocks import Block
 from knowledge_bot_service.readers.documents.document import (
     ParsedDocument,
+    Read,
     joined_names,
     linked,
     titled,
@@ -21,14 +22,15 @@ if TYPE_CHECKING:
     from lxml.etree import _Element as Element
 
 
-def read_docx(package: Package) -> ParsedDocument:
+def read_docx(package: Package, read: Read) -> ParsedDocument:
     """The blocks of a Word document; its title is that of its properties, or its first line's.
 
     A style tells what a paragraph is: by the name that Word gives it in every language, or by its
-    outline level. A table of contents, which repeats the headings, is left out.
+    outline level. A table of contents, which repeats the headings, is left out. What is put in from
+    a file of another kind is read by `read`.
     """
     main = package.main()
-    body = _DocxBody(package, main)
+    body = _DocxBody(package, main, read)
     return titled([*body.blocks(package.tree(main))], package.title())
 
 
@@ -66,6 +68,13 @@ _HEXADECIMAL: Final = re.compile(r"[0-9A-Fa-f]{1,8}")
 _PLACE: Final = re.compile("%([1-9])")
 _EQUATION: Final = "{http://schemas.openxmlformats.org/officeDocument/2006/math}t"
 _PICTURE: Final = "{http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDrawing}docPr"
+# Boxes of Word's fonts of symbols, ticked and empty.
+_SYMBOLS: Final = {
+    **dict.fromkeys(("F0FE", "F0FD", "F052", "F053", "F054", "F078"), "☒"),
+    **dict.fromkeys(("F0A8", "F06F", "F071", "F0A3"), "☐"),
+    "F0FC": "✓",
+    "F0FB": "✗",
+}
 _HYPERLINK: Final = re.compile(r'\s*HYPERLINK\s+"([^"\s]+)"')
 
 
@@ -248,12 +257,15 @@ def _role_of(name: str) -> _Role | None:
 class _DocxBody:
     """The text of a document. Each note is told where it is referred to."""
 
-    def __init__(self, package: Package, main: str) -> None:
+    def __init__(self, package: Package, main: str, read: Read) -> None:
+        self._package, self._read = package, read
         self._related = package.related(main)
         self._styles = _Styles(
             _companion(package, main, "styles"), _companion(package, main, "numbering")
         )
         self._notes = _notes(package, main)
+        # A letter that is set larger before its word.
+        self._letter = ""
         # The numbers of the last items, by what counts them.
         self._numbers: dict[str, list[int]] = {}
 
@@ -263,11 +275,19 @@ class _DocxBody:
                 yield from self._paragraph(child)
             elif child.tag == f"{_W}tbl":
                 yield from self._table(child)
+            elif child.tag == f"{_W}altChunk":
+                if (name := self._target(child)) in self._package.names:
+                    yield from self._read(self._package.read(name), name, "").blocks
             elif child.tag not in _UNSEEN:
                 yield from self.blocks(child)
 
     def _paragraph(self, paragraph: "Element") -> Iterator[Block]:
         text, role = self._words(paragraph), self._styles.role(paragraph)
+        frame = paragraph.find(f"{_W}pPr/{_W}framePr")
+        if frame is not None and frame.get(f"{_W}dropCap", "none") != "none":
+            self._letter = text
+            return
+        text, self._letter = f"{self._letter}{text}", ""
         if not text or role.kind == "contents":
             return
         mark = self._mark(role)
@@ -279,6 +299,9 @@ class _DocxBody:
                 yield Block("item", text, role.level, (mark,))
             case _:
                 yield Block("paragraph", text)
+
+    def _target(self, element: "Element") -> str:
+        return self._related.get(relation(element), ("", ""))[1]
 
     def _words(self, paragraph: "Element") -> str:
         """The words of a paragraph, with those of what stands in it."""
@@ -299,7 +322,7 @@ class _DocxBody:
             elif self._is_unseen(one, name, paragraph):
                 walk.skip_subtree()
             elif kind == "hyperlink":
-                links.append((len(words), self._related.get(relation(one), ("", ""))[1]))
+                links.append((len(words), self._target(one)))
             elif kind == "separate":
                 found = _HYPERLINK.match(field)
                 links.append((len(words), found[1] if found else ""))
@@ -321,14 +344,18 @@ class _DocxBody:
 
     def _said(self, element: "Element", name: str) -> str:
         """What an element says before those in it."""
+        if element.tag in {f"{_W}t", _EQUATION}:
+            return element.text or ""
         match name:
-            case "t":
-                return element.text or ""
+            case "sym":
+                return _SYMBOLS.get(element.get(f"{_W}char", "").upper(), "")
+            case "checkBox":
+                marks = [element.find(f"{_W}{one}") for one in ("checked", "default")]
+                said = [mark.get(_VALUE, "1") in _TRUE for mark in marks if mark is not None]
+                return "☒ " if said[:1] == [True] else "☐ "
             case "footnoteReference" | "endnoteReference":
                 key = name.removesuffix("Reference"), element.get(f"{_W}id")
                 return f" ({self._notes[key]})" if self._notes.get(key) else ""
-        if element.tag == _EQUATION:
-            return element.text or ""
         if element.tag == _PICTURE:  # what it shows, as its author says
             return f" {element.get('descr', '')} "
         return _BETWEEN.get(name, "")

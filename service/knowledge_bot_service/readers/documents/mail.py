@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from email.header import decode_header, make_header
 from email.message import EmailMessage, MIMEPart
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Final, cast
 
 from knowledge_bot_service.readers.analyzer.blocks import Block
 from knowledge_bot_service.readers.documents.document import ExtractionError, ParsedDocument, Read
@@ -15,6 +15,8 @@ from knowledge_bot_service.readers.documents.text import decode, tidy
 
 if TYPE_CHECKING:
     from oxmsg import Message
+    from oxmsg.attachment import Attachment
+    from oxmsg.storage import Storage
 
 
 def read_mail(data: bytes, read: Read) -> ParsedDocument:
@@ -139,7 +141,28 @@ def _attachment(
         yield block
 
 
-def _outlook(message: "Message", read: Read, warnings: list[str]) -> Iterator[Block]:
+def _messages(attachment: "Attachment") -> "list[Storage]":
+    """The message that an attachment is, if it is one."""
+    inside = cast("Storage", attachment._storage).storages  # noqa: SLF001
+    return [one for one in inside if any(_PROPERTIES in stream.path for stream in one.streams)]
+
+
+def _inside(storage: "Storage") -> "Message":
+    """A message that is attached to another one, whose properties begin elsewhere (MS-OXMSG)."""
+    from oxmsg import Message
+    from oxmsg.properties import Properties
+
+    class Inside(Message):
+        @property
+        def properties(self) -> Properties:
+            return Properties(storage, properties_header_offset=_INSIDE)
+
+    return Inside(storage)
+
+
+def _outlook(
+    message: "Message", read: Read, warnings: list[str], depth: int = 0
+) -> Iterator[Block]:
     told = message.properties
     sender = str(make_header(decode_header(message.sender or "")))
     sent = message.sent_date or told.date_prop_value(_RECEIVED)
@@ -157,6 +180,8 @@ def _outlook(message: "Message", read: Read, warnings: list[str]) -> Iterator[Bl
         yield from read_text(tidy(text))
     for one in message.attachments[:_MAX_ATTACHMENTS]:
         name = one.file_name or ""
+        for storage in _messages(one) if depth < _MAX_DEPTH else ():
+            yield from _outlook(_inside(storage), read, warnings, depth + 1)
         if not name.lower().endswith(_PICTURES):
             yield from _attachment(read, one.file_bytes or b"", name, "", warnings)
 
@@ -164,6 +189,9 @@ def _outlook(message: "Message", read: Read, warnings: list[str]) -> Iterator[Bl
 # The numbers of properties (MS-OXPROPS), and the address of a sender on a server of Exchange.
 _TO: Final = 0x0E04
 _CC: Final = 0x0E03
+_PROPERTIES: Final = "__properties_version1.0"
+_INSIDE: Final = 24
+_MAX_DEPTH: Final = 5
 _RECEIVED: Final = 0x0E06
 _PAGE: Final = 0x1013
 _SERVER: Final = re.compile(r" ?</[^>]*>")

@@ -147,7 +147,7 @@ def _markdown() -> "MarkdownIt":
     # Where a link goes is told as it stands.
     parser.normalizeLink = str  # type: ignore[assignment,method-assign]
     parser.validateLink = bool  # type: ignore[assignment,method-assign]
-    for name, rule in {"set_off": _set_off, "unseen": _unseen}.items():
+    for name, rule in {"html_table": _html_table, "set_off": _set_off, "unseen": _unseen}.items():
         parser.block.ruler.before("list", name, rule, {"alt": _ENDED})
     return parser
 
@@ -202,6 +202,17 @@ def _unseen(state: "StateBlock", start: int, _: int, silent: bool) -> bool:
     return bool(is_unseen)
 
 
+def _html_table(state: "StateBlock", start: int, end: int, silent: bool) -> bool:
+    """A table in HTML, up to its end."""
+    if not _line(state, start).lower().startswith("<table") or state.is_code_block(start):
+        return False
+    last = next((n for n in range(start, end) if "</table>" in _line(state, n).lower()), None)
+    if last is not None and not silent:
+        state.push("html_table", "", 0).content = state.getLines(start, last + 1, 0, False)
+        state.line = last + 1
+    return last is not None
+
+
 def _blocks(parser: "MarkdownIt", source: str) -> Iterator[Block]:
     lists = level = 0
     mark, before = "", Block("paragraph")
@@ -217,8 +228,8 @@ def _blocks(parser: "MarkdownIt", source: str) -> Iterator[Block]:
                 mark = f"{token.info}{token.markup}"
             case "heading_open":
                 level = int(token.tag[1])
-            case "table_open":
-                found = _rows(tokens)
+            case "table_open" | "html_table":
+                found = _rows(token, tokens)
             case "inline":
                 if words := _words(token):
                     found = [_text(words, level, lists, mark)]
@@ -233,8 +244,12 @@ def _blocks(parser: "MarkdownIt", source: str) -> Iterator[Block]:
         before = found[-1] if found else before
 
 
-def _rows(tokens: "Iterator[Token]") -> list[Block]:
-    """The rows of a table, up to its end."""
+def _rows(table: "Token", tokens: "Iterator[Token]") -> list[Block]:
+    """The rows of a table: one in HTML, or that of the following tokens, up to its end."""
+    if table.content:
+        from knowledge_bot_service.readers.documents.html import page_blocks
+
+        return page_blocks(table.content.encode())
     rows: list[list[str]] = []
     for token in tokens:
         match token.type:

@@ -3,8 +3,10 @@
 import io
 import logging
 import re
+import signal
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Final
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 def read_pdf(data: bytes) -> ParsedDocument:
     """The text of a PDF file, with what is filled into its forms.
 
-    A page that cannot be read is a warning.
+    A page that cannot be read, or takes too long, is a warning.
 
     Raises:
         ExtractionError: it is encrypted, damaged, or cut off; or, when its blocks are read, none of
@@ -61,11 +63,12 @@ _DAMAGED: Final = "the PDF is damaged: its structure cannot be read"
 _TOO_LARGE: Final = "the PDF is not read: one of its pages unpacks to more than a page can need"
 
 
-def _faults() -> tuple[type[Exception], ...]:
+def _faults(*others: type[Exception]) -> tuple[type[Exception], ...]:
     """What pypdf raises on a damaged file; it is not always an error of its own."""
     from pypdf.errors import PyPdfError
 
     return (
+        *others,
         *(PyPdfError, ArithmeticError, AssertionError, AttributeError, LookupError),
         *(NotImplementedError, OSError, TypeError, ValueError),
     )
@@ -78,9 +81,10 @@ def _blocks(reader: "PdfReader", count: int, warnings: list[str]) -> Iterator[Bl
     reason = ""
     for number in range(count):
         try:
-            page = reader.pages[number]
-            fragments = _fragments(page, _links(page))
-        except _faults() as error:
+            with _limited():
+                page = reader.pages[number]
+                fragments = _fragments(page, _links(page))
+        except _faults(_TooSlowError) as error:
             reason = reason or (_TOO_LARGE if isinstance(error, LimitReachedError) else _DAMAGED)
             unread.append(str(number + 1))
             continue
@@ -103,6 +107,30 @@ def _blocks(reader: "PdfReader", count: int, warnings: list[str]) -> Iterator[Bl
         )
         if pages
     ]
+
+
+# A page may take so many seconds of computing.
+_PAGE_SECONDS: Final = 10.0
+
+
+class _TooSlowError(Exception):
+    """A page took longer than it may."""
+
+
+@contextmanager
+def _limited() -> Iterator[None]:
+    """Ends what takes longer than a page may."""
+
+    def end(*_: object) -> None:
+        raise _TooSlowError
+
+    before = signal.signal(signal.SIGPROF, end)
+    signal.setitimer(signal.ITIMER_PROF, _PAGE_SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 @dataclass(frozen=True, slots=True)

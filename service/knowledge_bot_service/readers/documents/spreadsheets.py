@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Iterable
-from datetime import date, datetime, time, timedelta
+from datetime import date, time, timedelta
 from itertools import islice
 from typing import IO, TYPE_CHECKING, Final
 
@@ -93,7 +93,7 @@ def _old_words(book: "Book", cell: "Cell") -> str:
     at = cell.xf_index
     key = book.xf_list[at].format_key if at is not None and at < len(book.xf_list) else 0
     form = book.format_map.get(key)
-    return _shown(value, form.format_str if form else "")
+    return _shown(value, _OF_THE_PLACE.get(key, form.format_str if form else ""))
 
 
 # A sheet has so many rows and columns at most that are told.
@@ -131,9 +131,9 @@ def _rows(sheet: "Worksheet") -> list[list[str]]:
 
 
 def _shown(value: object, code: str) -> str:
-    """A value in the format of its cell, such as `0.0%` (ECMA-376-1, 18.8.31).
+    """A value in the format of its cell, such as `0.0%` or `d.m.yyyy` (ECMA-376-1, 18.8.31).
 
-    Dates and times are as in ISO 8601, whatever their format.
+    Dates in the format of the place are as in ISO 8601, and names of months in English.
     """
     match value:
         case None:
@@ -143,7 +143,7 @@ def _shown(value: object, code: str) -> str:
         case int() | float():
             return _number(value, _LITERAL.sub(_said, code).split(";"))
         case date() | time():
-            return _moment(value, _LITERAL.sub("", code).lower())
+            return _moment(value, _OF_THE_PLACE.get(code, code))
         case timedelta():
             minutes = round(value.total_seconds() / 60)
             return f"{minutes // 60}:{minutes % 60:02}"
@@ -178,9 +178,48 @@ def _number(value: float, forms: list[str]) -> str:
     return " ".join(f"{sign}{form[: found.start()]}{number}{form[found.end() :]}".split())
 
 
-def _moment(value: date | time, form: str) -> str:
-    is_clock = isinstance(value, time)
-    day = "" if is_clock else "%Y-%m-%d"
-    clock = "%H:%M" + ":%S" * ("s" in form)
-    has_clock = is_clock or (isinstance(value, datetime) and bool(re.search("[hs]", form)))
-    return f"{value:{f'{day} {clock if has_clock else str()}'.strip()}}"
+def _moment(value: date | time, code: str) -> str:
+    in_half = re.search("am/pm", code, re.IGNORECASE)
+
+    def told(found: re.Match[str]) -> str:
+        if minutes := found["minutes"]:
+            return "%M" if len(minutes) > 1 else "%-M"
+        part = (found["part"] or "").lower()
+        part = part.replace("h", "i") if in_half else part
+        return _PARTS.get(part) or _said(found).replace("%", "%%")
+
+    form = _MOMENT.sub(told, code).partition(";")[0].replace("@", "")
+    return " ".join(value.strftime(form).split())
+
+
+# What Excel shows as the place has it, by its code, or by its number in older files.
+_OF_THE_PLACE: Final[dict[str | int, str]] = {
+    **dict.fromkeys(("mm-dd-yy", 14), "yyyy-mm-dd"),
+    **dict.fromkeys(("m/d/yy h:mm", 22), "yyyy-mm-dd hh:mm"),
+}
+# Parts of a date as `strftime` names them, and "i" for the hours of half a day.
+_PARTS: Final = {
+    "yyyy": "%Y",
+    "yy": "%y",
+    "mmmmm": "%b",
+    "mmmm": "%B",
+    "mmm": "%b",
+    "mm": "%m",
+    "m": "%-m",
+    "dddd": "%A",
+    "ddd": "%a",
+    "dd": "%d",
+    "d": "%-d",
+    "ss": "%S",
+    "s": "%-S",
+    "hh": "%H",
+    "h": "%-H",
+    "ii": "%I",
+    "i": "%-I",
+    "am/pm": "%p",
+}
+_MOMENT: Final = re.compile(
+    rf"{_LITERAL.pattern}|(?P<minutes>(?<=h:)mm?|mm?(?=:s))"
+    r"|(?P<part>yyyy|yy|m{1,5}|d{1,4}|hh?|ss?|am/pm)(?:\.0+)?",
+    re.IGNORECASE,
+)

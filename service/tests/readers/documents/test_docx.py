@@ -2,7 +2,7 @@
 
 import pytest
 
-from document_files import WORDS, Read, archive, docx, docx_body, relations
+from document_files import SENTENCE, WORDS, Read, archive, docx, docx_body, relations
 
 
 def cell(*paragraphs, properties=""):
@@ -292,6 +292,8 @@ def test_an_item_has_the_number_that_a_reader_sees(list_, told, read):
     assert read(data, "a.docx").text == told
 
 
+RUN = "<w:p><w:r>{}<w:t>Smoker</w:t></w:r></w:p>"
+DROP = '<w:p><w:pPr><w:framePr w:dropCap="drop"/></w:pPr><w:r><w:t>D</w:t></w:r></w:p>'
 FIELD = (
     '<w:p><w:r><w:fldChar w:fldCharType="begin"/><w:instrText> HYPERLINK "https://x.org/f" '
     '</w:instrText><w:fldChar w:fldCharType="separate"/><w:t>The form</w:t>'
@@ -310,6 +312,11 @@ HIDING = (
             "<w:p><w:r><w:t>It is </w:t></w:r><m:oMath><m:r><m:t>a*b</m:t></m:r></m:oMath></w:p>",
             "It is a*b",
         ),
+        (RUN.format('<w:sym w:font="Wingdings" w:char="F0FE"/>'), "☒Smoker"),
+        (RUN.format("<w:ffData><w:checkBox><w:checked/></w:checkBox></w:ffData>"), "☒ Smoker"),
+        (RUN.format('<w:checkBox><w:default w:val="0"/></w:checkBox>'), "☐ Smoker"),
+        (DROP + paragraph("rop by."), "Drop by."),
+        ('<w:altChunk r:id="rId2"/>', SENTENCE),
         (paragraph("Seen.") + paragraph("Struck.", "Old"), "Seen."),
         (
             '<w:p><w:r><w:rPr><w:rStyle w:val="Hid"/></w:rPr><w:t>No</w:t></w:r></w:p>'
@@ -327,7 +334,8 @@ def test_what_word_shows_is_told(body, text, read):
     members = {
         "word/document.xml": docx_body(body),
         "word/styles.xml": f"<w:styles {WORDS}>{HIDING}</w:styles>",
-        "word/_rels/document.xml.rels": relations("hyperlink=https://x.org/f"),
+        "word/_rels/document.xml.rels": relations("hyperlink=https://x.org/f", "aFChunk=a.html"),
+        "word/a.html": f"<html><body><p>{SENTENCE}</p></body></html>",
     }
     assert read(archive(members), "a.docx").text == text
 

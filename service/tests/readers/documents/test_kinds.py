@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from document_files import SENTENCE, archive, epub, odf, pptx, xlsx
+from document_files import SENTENCE, archive, docx, epub, odf, pptx, xlsx
 
 MAIL = (
     "From: Ada <ada@example.org>\r\nTo: all@example.org\r\n"
@@ -196,9 +196,9 @@ RTF = (
         (
             "a.xlsx",
             xlsx(*ROWS, change=hide),
-            "## Fees\n\nFees of 2026\n\nTown: Bern; From: 2025-12-09; Fee: 1,234.50 €; Share: 19%\n\n"
-            "Town: Chur; From: 2025-12-10; Fee: -7.00 €; Share: 100%\n\n"
-            "Town: Genf; From: 2025-12-11; Fee: 8.00 €; Share: 0%",
+            "## Fees\n\nFees of 2026\n\nTown: Bern; From: 9.12.2025; Fee: 1,234.50 €; Share: 19%\n\n"
+            "Town: Chur; From: 10.12.2025; Fee: -7.00 €; Share: 100%\n\n"
+            "Town: Genf; From: 11.12.2025; Fee: 8.00 €; Share: 0%",
         ),
         (
             "a.xlsx",
@@ -215,7 +215,7 @@ RTF = (
         (
             "a.rtf",
             RTF,
-            "Rules\n\nCafé € Да\n\nThe form (https://x.org/f)\n\n5. Fifth\n\nItem: Key; Price: 45\n\nEnd.",
+            "## Rules\n\nCafé € Да\n\nThe form (https://x.org/f)\n\n5. Fifth\n\nItem: Key; Price: 45\n\nEnd.",
         ),
         (
             "a.epub",
@@ -291,6 +291,7 @@ def test_what_cannot_be_read_gets_its_reason(name, content, reason, read):
         ("a.ods", odf(SHEET.replace('"1048570"', '"999999999"'), kind="spreadsheet")),
         ("a.xlsx", xlsx(["Kept."], change=lambda book: book["Fees"].cell(1048576, 16384, "b"))),
         ("a.xlsx", xlsx(["Kept."], ["=1+2"], ['=WEBSERVICE("http://x.org")'])),
+        ("a.docx", docx("Kept.", body='<w:altChunk r:id="rId1"/>')),
         ("a.json", '{"a":' * 200 + '"Kept."' + "}" * 200),
         ("a.mbox", "Subject: No line before it\n\nKept."),
         ("a.mbox", "From a@b 09:00\n" * 10_000 + "Kept: yes\n\nKept."),

@@ -84,6 +84,10 @@ def test_every_cell_of_a_table_stays_in_its_column(read):
         ("It is so.[^1]\n\n[^1]: As *measured*.", "It is so.\n\nAs measured."),
         (":::note\nIt is free.\n:::", "It is free."),
         ("a \\`b\\` c", "a `b` c"),
+        (
+            "<table>\n<tr><th>Item</th><th>Fee</th></tr>\n<tr><td>Key</td><td>45</td></tr>\n</table>",
+            "Item | Fee\n--- | ---\nKey | 45",
+        ),
     ],
 )
 def test_code_is_kept_as_it_is_and_marks_go(line, words, read):
