@@ -1,16 +1,13 @@
 """What left, tried as a user would: each is told in one sentence that there is no such thing."""
 
 import importlib.metadata
-import re
 
 import pytest
 from click.testing import CliRunner
 
-from knowledge_bot import Client, ConfigurationError
-from knowledge_bot.checks import Question, check, load_questions
+from knowledge_bot import ConfigurationError
+from knowledge_bot.checks import load_questions
 from knowledge_bot.cli import main
-from knowledge_bot.conversations import Conversations, Heads
-from knowledge_bot.ingest import ingest
 
 COMMANDS = ["conformance", "man", "search", "completion", "logout", "profiles", "ledger copy a b"]
 OPTIONS = {
@@ -61,75 +58,6 @@ def test_questions_in_a_form_that_left_are_refused(kbot, file):
     assert is_one_sentence(kbot(f"check bot_1 {file}"), file)
     with pytest.raises(ConfigurationError, match=file):
         load_questions(file)
-
-
-def chat_model(**options):
-    from langchain_knowledge_bot import ChatKnowledgeBot
-
-    return ChatKnowledgeBot(bot_id="bot_1", api_key="key", base_url="https://b.test", **options)
-
-
-def llama_index(name):
-    def make(**options):
-        import llama_index_knowledge_bot
-
-        client = Client("key", "https://b.test")
-        return getattr(llama_index_knowledge_bot, name)(bot_id="bot_1", client=client, **options)
-
-    return make
-
-
-def operator(name, **given):
-    def make(**options):
-        from airflow_knowledge_bot import operators
-
-        return getattr(operators, name)(task_id="task", **given, **options)
-
-    return make
-
-
-def conversations(**options):
-    return Conversations(Heads(), **options)
-
-
-def upstream(**options):
-    from knowledge_bot_gateway import Upstream
-
-    return Upstream("https://b.test", **options)
-
-
-def ingested(**options):
-    given = {"collections": "col_1", "ledger": ":memory:"}
-    return ingest(Client("key", "https://b.test"), [], **given, **options)
-
-
-ARGUMENTS = [
-    (chat_model, {"history": "replay"}),
-    (chat_model, {"on_fork": "continue"}),
-    (chat_model, {"on_trim": "new"}),
-    (chat_model, {"ledger": "ledger.db"}),
-    (llama_index("KnowledgeBotLLM"), {"history": "replay"}),
-    (llama_index("KnowledgeBotLLM"), {"on_trim": "new"}),
-    (llama_index("KnowledgeBotChatEngine"), {"on_fork": "continue"}),
-    (llama_index("KnowledgeBotQueryEngine"), {"ledger": "ledger.db"}),
-    (conversations, {"history": "replay"}),
-    (conversations, {"on_fork": "continue"}),
-    (conversations, {"on_trim": "new"}),
-    (conversations, {"ledger": None}),
-    (upstream, {"ledger": None}),
-    (lambda **options: Question(ask="When?", **options), {"fresh": True}),
-    (lambda **options: check(Client("k", "https://b.test"), "bot_1", [], **options), {"ledger": 1}),
-    (ingested, {"prune": "ask"}),
-    (operator("KnowledgeBotResolveOperator", ledger_conn_id="ledger"), {"response_timeout": 5}),
-]
-
-
-@pytest.mark.parametrize(("make", "argument"), ARGUMENTS)
-def test_an_argument_that_left_is_named(make, argument):
-    ((name, _),) = argument.items()
-    # pydantic's ValidationError is a ValueError, and so is ConfigurationError.
-    with pytest.raises((TypeError, ValueError), match=re.escape(name)):
-        make(**argument)
 
 
 def test_no_distribution_offers_an_extra_or_a_plugin_that_left():
