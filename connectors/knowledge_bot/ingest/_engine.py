@@ -10,7 +10,7 @@ import contextlib
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from knowledge_bot._client import AsyncClient, Client
 from knowledge_bot._extensions import Extensions
@@ -55,8 +55,8 @@ _LONGEST_ASKED = 60.0
 _PAUSE = 1.0
 
 
-class Keeper(Protocol):
-    """Keeps the book of an origin for one run.
+class Keeper:
+    """Keeps the book of an origin for one run; what is not said here, each does in its own way.
 
     Attributes:
         repeatable: whether an item may be sent again, whatever became of it the first time.
@@ -66,7 +66,7 @@ class Keeper(Protocol):
 
     repeatable: bool
     replaces: bool
-    note: str | None
+    note: str | None = None
 
     async def open(self) -> None:
         """Open the book.
@@ -79,6 +79,7 @@ class Keeper(Protocol):
 
     async def plan(self, items: Sequence[object]) -> Planned:
         """Compare items, and listings of files, with the book; errors are those of `open`."""
+        raise NotImplementedError
 
     async def more(self, incomplete: str) -> Planned | None:
         """Return what else there is to do once all items were planned; None for nothing.
@@ -89,11 +90,13 @@ class Keeper(Protocol):
             incomplete: why not all items were seen; empty if they were.
         """
 
-    async def claim(self, job: Job) -> bool:
+    async def claim(self, job: Job) -> bool:  # noqa: ARG002 - for others
         """Write down that an item is about to be sent; False if it must not be."""
+        return True
 
     def request(self, job: Job) -> tuple[str, dict[str, Any]]:
         """Return the client's method that sends an item, and its arguments."""
+        raise NotImplementedError
 
     async def sent(self, job: Job, answer: Any) -> None:
         """Write down and count what the service answered."""
@@ -128,6 +131,7 @@ class Keeper(Protocol):
 
     def entries(self) -> Iterable[tuple[str, str | None]]:
         """Return key and version of each item of the origin."""
+        raise NotImplementedError
 
 
 class Sender:

@@ -19,6 +19,7 @@ from knowledge_bot._extensions import end_of_life, new_key
 from knowledge_bot._json import storable
 from knowledge_bot._responses import KEY_REUSED
 from knowledge_bot.errors import APIError, KnowledgeBotError
+from knowledge_bot.ingest._engine import Keeper
 from knowledge_bot.ingest._jobs import Examiner, Job, MovedItems, Planned, reading_of
 from knowledge_bot.ingest._listings import ListedFile, Listing, Skipped, version_of_file
 from knowledge_bot.ingest._pressure import Decision
@@ -28,7 +29,7 @@ from knowledge_bot.ingest._store import (
     DIGEST_SIZE,
     NO_ROW,
     Batch,
-    Known,
+    KnownItem,
     Row,
     State,
     Store,
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 _POLL = 0.5
 
 # Stands for what the ledger does not have; no row has this number.
-_NOTHING = Known(0, None, b"", settled=False, gone=False)
+_NOTHING = KnownItem(0, None, b"", settled=False, gone=False)
 
 _REASONS = ("missing", "excluded", "404", "410", "unread")
 
@@ -56,7 +57,7 @@ _CREATE = {
 _CHANGED_MEANWHILE = b"changed while it was sent"
 
 
-class LedgerKeeper:
+class LedgerKeeper(Keeper):
     """Keeps the book in a ledger."""
 
     repeatable = replaces = False
@@ -76,7 +77,7 @@ class LedgerKeeper:
         self._writer = _Writer(self._store)
         self._examiner = Examiner(options.collections, is_own=self._store.is_ledger_file)
         # What the service has of the origin and did not come yet, and how much it had at first.
-        self._left: dict[str, Known] = {}
+        self._left: dict[str, KnownItem] = {}
         self._there = 0
         self._back: list[int] = []  # what was gone, and came
         self._by_content: dict[bytes, list[str]] | None = None
@@ -87,8 +88,6 @@ class LedgerKeeper:
         self._corrected: list[Row] = []  # what need not be sent
 
     # The memory of the origin ---------------------------------------------------------------------
-
-    note: str | None = None
 
     def recall(self, key: str) -> str | None:
         """Return the version of the item that was last sent under a key."""

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from knowledge_bot._extensions import new_key
 from knowledge_bot._sync import BUCKETS, SUM_MODULUS, SyncMissing, SyncTouch, bucket_of, mark_of
 from knowledge_bot.errors import APIError, KnowledgeBotError, UnexpectedResponseError
+from knowledge_bot.ingest._engine import Keeper
 from knowledge_bot.ingest._feeding import WINDOW
 from knowledge_bot.ingest._jobs import Examiner, Job, MovedItems, Planned
 from knowledge_bot.ingest._listings import ListedFile, Listing, Skipped, name_to_send
@@ -219,7 +220,7 @@ class _Book:
         return [bucket for bucket in range(BUCKETS) if self.sums[bucket] != sums[bucket]]
 
 
-class ServiceKeeper:
+class ServiceKeeper(Keeper):
     """Keeps the book in the service."""
 
     repeatable = replaces = True
@@ -253,8 +254,6 @@ class ServiceKeeper:
             raise
 
     # The memory of the origin ---------------------------------------------------------------------
-
-    note: str | None = None
 
     def recall(self, key: str) -> str | None:
         """Return the version of the item that was last sent under a key."""
@@ -578,10 +577,6 @@ class ServiceKeeper:
 
     # Sending --------------------------------------------------------------------------------------
 
-    async def claim(self, job: Job) -> bool:  # noqa: ARG002 - the protocol's
-        """Return True: nothing needs to be claimed."""
-        return True
-
     def request(self, job: Job) -> tuple[str, dict[str, Any]]:
         """Return how an item is put."""
         kind, fields = job.sent_as()
@@ -759,12 +754,6 @@ class ServiceKeeper:
         return differing & set(map(bucket_of, self._put))
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Count what other runs were faster with, where nobody looked at it any more."""
         for job in self._overtaken if self._counters.ended else ():
             self._counters.add(job.outcome("undelivered", "another run was faster"))
-
-    def tick(self) -> None:
-        """Nothing is due."""
-
-    def give_up(self) -> None:
-        """Nothing waits."""

@@ -251,7 +251,7 @@ class Batch:
         return any((self.rows, self.released, self.claims, self.superseded, self.moved))
 
 
-class Known(NamedTuple):
+class KnownItem(NamedTuple):
     """What the service has of an item.
 
     Attributes:
@@ -349,12 +349,12 @@ class Store:
         """Read with the run's connection."""
         return self._session.do("read", work)
 
-    def known(self, collections: tuple[str, ...]) -> dict[str, Known]:
+    def known(self, collections: tuple[str, ...]) -> dict[str, KnownItem]:
         """Return what the service has of the origin, by key."""
         values = self.collections(collections), self.origin
         found = self.read(lambda connection: connection.rows(sql.KNOWN, *values))
         return {
-            key: Known(number, version, digest, bool(settled), bool(gone))
+            key: KnownItem(number, version, digest, bool(settled), bool(gone))
             for key, number, version, digest, settled, gone in found
         }
 
