@@ -183,8 +183,7 @@ class ServiceConfiguration(_Section):
 
     It listens at `host` on `port`; 0 takes a free one.
 
-    Without `keys` it makes one, which its data folder keeps. `trusted_proxies` are the networks of
-    proxies whose word on who the client is goes into the log (`X-Forwarded-For`).
+    Without `keys` it makes one, which its data folder keeps.
 
     `wait_for_sources` is how many seconds a question waits at most for sources that were accepted
     before it: the interface has no way to ask for a source's status (section 3), so a client that
@@ -204,7 +203,6 @@ class ServiceConfiguration(_Section):
     limits: LimitSettings = LimitSettings()
     answers: AnswersSettings | None = None
     allow_fetch: tuple[Network, ...] = ()
-    trusted_proxies: tuple[Network, ...] = ()
     wait_for_sources: float = Field(default=5.0, ge=0, le=60, strict=True)
     workers: int = Field(default=4, ge=1, le=64, strict=True)
 

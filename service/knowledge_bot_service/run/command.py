@@ -97,13 +97,6 @@ def _on_folder(command: Callable[..., None]) -> Callable[..., None]:
     help="Network that web pages may be fetched from although it is not public. Repeatable.",
 )
 @click.option(
-    "--trusted-proxy",
-    "trusted_proxies",
-    multiple=True,
-    metavar="CIDR",
-    help="Network of proxies whose X-Forwarded-For names the client in the log. Repeatable.",
-)
-@click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"]),
     default="info",
@@ -121,7 +114,6 @@ def serve(  # noqa: PLR0917 - click passes every option by name
     api_key: str | None,
     fed: Path | None,
     allow_fetch: tuple[str, ...],
-    trusted_proxies: tuple[str, ...],
     log_level: str,
 ) -> None:
     """Run a Knowledge-Bot Service on this machine.
@@ -175,7 +167,6 @@ def serve(  # noqa: PLR0917 - click passes every option by name
                 "data": data,
                 "keys": (own,) if is_taken and api_key else (),
                 "allow_fetch": allow_fetch,
-                "trusted_proxies": trusted_proxies,
             },
         )
         is_new = not settings.data.exists()

@@ -119,9 +119,6 @@ def run(
         log_level="warning",
         access_log=False,
         server_header=False,
-        # Any other host could claim to be any client.
-        proxy_headers=bool(settings.trusted_proxies),
-        forwarded_allow_ips=[str(network) for network in settings.trusted_proxies],
         timeout_graceful_shutdown=_GRACE,
     )
     server = _Server(config, on_stop)

@@ -32,7 +32,7 @@ def proxied(request, tmp_path):
     context = create_default_context()
     authority.configure_trust(context)
     port = free_port()
-    with serving(tmp_path, "--trusted-proxy", "127.0.0.1/32") as (base_url, printed, _):
+    with serving(tmp_path) as (base_url, printed, _):
         prepare = nginx if request.param == "nginx" else caddy
         arguments = prepare(tmp_path, port, base_url.removesuffix("/public/v1"))
         environment = os.environ | {
