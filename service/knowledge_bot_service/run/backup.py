@@ -26,10 +26,6 @@ from knowledge_bot_service.store.schema import check_version
 _PATIENCE: Final = 30.0
 
 
-class BackupError(Exception):
-    """A data folder was not copied. str() says why, and what to do."""
-
-
 def copy_folder(source: Path, target: Path) -> str:
     """Copy all that a data folder holds into another one, as it is at one moment.
 
@@ -42,14 +38,14 @@ def copy_folder(source: Path, target: Path) -> str:
         What the copy holds, in words.
 
     Raises:
-        BackupError: there is no service's data in the source, the target is not empty or cannot be
+        FolderError: there is no service's data in the source, the target is not empty or cannot be
             written, or the database is damaged or of another version. Nothing stays of the copy.
     """
     if not (source / DATABASE).is_file():
-        raise BackupError(f"there is no database of a service in {source}; nothing was copied")
+        raise FolderError(f"there is no database of a service in {source}; nothing was copied")
     is_there = target.exists()
     if is_there and (not target.is_dir() or any(target.iterdir())):
-        raise BackupError(
+        raise FolderError(
             f"{target} is not an empty folder; name another one, or move it away after the service "
             "that uses it has stopped. Nothing was copied"
         )
@@ -65,21 +61,21 @@ def copy_folder(source: Path, target: Path) -> str:
                 path.rename(target / path.name)
         target.chmod(0o700)
         synchronise_folder(target)
-    except (OSError, sqlite3.Error, FolderError, BackupError) as error:
+    except (OSError, sqlite3.Error, FolderError) as error:
         if not is_there:
             shutil.rmtree(target, ignore_errors=True)
         raise _told(error, source, target) from None
     return held
 
 
-def _told(error: Exception, source: Path, target: Path) -> BackupError:
-    if isinstance(error, BackupError):
+def _told(error: Exception, source: Path, target: Path) -> FolderError:
+    if isinstance(error, FolderError):
         return error
     if isinstance(storage_error(error), DiskFullError):
-        return BackupError(f"the disk of {target.absolute()} is full; nothing was copied")
+        return FolderError(f"the disk of {target.absolute()} is full; nothing was copied")
     if isinstance(error, OSError):
-        return BackupError(f"cannot copy to {target}: {error.strerror}; nothing was copied")
-    return BackupError(f"the database of {source} cannot be used: {error}. Nothing was copied")
+        return FolderError(f"cannot copy to {target}: {error.strerror}; nothing was copied")
+    return FolderError(f"the database of {source} cannot be used: {error}. Nothing was copied")
 
 
 def _copy(source: Path, made: Path) -> None:
@@ -120,7 +116,7 @@ def _checked(database: Path) -> str:
     with closing(_connected(database)) as connection:
         found = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
         if found != "ok":
-            raise BackupError(
+            raise FolderError(
                 f"the database is damaged: {' '.join(found.split())}. Nothing was copied"
             )
         counts = {

@@ -21,7 +21,7 @@ from knowledge_bot_service.config import logs
 from knowledge_bot_service.config.folder import DataFolder, FolderError
 from knowledge_bot_service.config.keys import KeyList
 from knowledge_bot_service.config.settings import SettingsError, parse_settings
-from knowledge_bot_service.run.server import AddressError, listen, run
+from knowledge_bot_service.run.server import listen, run
 
 # How long a clean end may take, in seconds. No parent is left to kill this process.
 _PATIENCE: Final = 15
@@ -48,7 +48,7 @@ def main() -> None:
                 listener,
                 on_ready=partial(_report, port),
             )
-    except (FolderError, AddressError, SettingsError) as error:
+    except (FolderError, SettingsError) as error:
         print(json.dumps({"error": str(error)}), flush=True)  # noqa: T201 - the line that is waited for
         sys.exit(1)
     finally:

@@ -53,7 +53,6 @@ def _on_folder(command: Callable[..., None]) -> Callable[..., None]:
             SettingsError,
             read_settings,
         )
-        from knowledge_bot_service.run.backup import BackupError
 
         del options["data"], options["config"]
         try:
@@ -61,7 +60,7 @@ def _on_folder(command: Callable[..., None]) -> Callable[..., None]:
             settings = ServiceConfiguration() if config is None else read_settings(config)
             data = _given("data") or settings.data
             command(settings.model_copy(update={"data": data}), **options)
-        except (BackupError, FolderError, SettingsError) as error:
+        except (FolderError, SettingsError) as error:
             raise click.ClickException(str(error)) from None
 
     return called
@@ -142,7 +141,7 @@ def serve(  # noqa: PLR0917 - click passes every option by name
         overridden,
         read_settings,
     )
-    from knowledge_bot_service.run.server import AddressError, base_url_at, listen, run
+    from knowledge_bot_service.run.server import base_url_at, listen, run
 
     # The server raises the signal that stopped it again. That is not a failure.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
@@ -195,7 +194,7 @@ def serve(  # noqa: PLR0917 - click passes every option by name
                     on_stop=None if feeding is None else feeding.stop,
                     mounts=mounts,
                 )
-    except (SettingsError, FolderError, AddressError) as error:
+    except (SettingsError, FolderError) as error:
         raise click.ClickException(str(error)) from None
 
 
@@ -334,14 +333,11 @@ def _copied(source: Path, target: Path) -> None:
 def _feeding(
     folder: Path, settings: "ServiceConfiguration", config: Path | None, base_url: str
 ) -> "Feeding":
-    from knowledge_bot_service.run.feeding import Feeding, FeedingError
+    from knowledge_bot_service.run.feeding import Feeding
 
     # They hold keys.
     secret = [config, *(key.key_file for key in settings.keys)]
-    try:
-        return Feeding(folder, settings, base_url, leave_out=[one for one in secret if one])
-    except FeedingError as error:
-        raise click.ClickException(str(error)) from None
+    return Feeding(folder, settings, base_url, leave_out=[one for one in secret if one])
 
 
 def _given(option: str) -> Path | None:

@@ -12,7 +12,7 @@ import click
 from knowledge_bot import Client, KnowledgeBotError
 from knowledge_bot.ingest import Ingestion, Report, watch_folder
 from knowledge_bot.origins import Folder
-from knowledge_bot_service.config.settings import ServiceConfiguration
+from knowledge_bot_service.config.settings import ServiceConfiguration, SettingsError
 
 # The folder's name as an origin, so that nothing is sent again when it is moved or renamed.
 _ORIGIN: Final = "folder"
@@ -29,10 +29,6 @@ _LATEST: Final = 60.0
 _PATIENCE: Final = 10.0
 
 
-class FeedingError(Exception):
-    """The folder cannot be fed to this service. str() says why, and what to do."""
-
-
 class Feeding:
     """Feeds a folder to the service of this process, and again whenever something in it changes.
 
@@ -42,7 +38,7 @@ class Feeding:
     if they are in the folder.
 
     Raises:
-        FeedingError: the service has several collections, or the folder is in its data folder.
+        SettingsError: the service has several collections, or the folder is in its data folder.
     """
 
     def __init__(
@@ -55,13 +51,13 @@ class Feeding:
     ) -> None:
         data = settings.data.resolve()
         if len(settings.collections) != 1:
-            raise FeedingError(
+            raise SettingsError(
                 f"--with feeds a service of one collection, and this one has "
                 f"{len(settings.collections)}. Start it without, and feed each with `kbot ingest "
                 "folder FOLDER --collection ID --watch`"
             )
         if folder.resolve().is_relative_to(data):
-            raise FeedingError(f"--with: {folder} is in the service's own data folder {data}")
+            raise SettingsError(f"--with: {folder} is in the service's own data folder {data}")
         self._folder, self._base_url = str(folder), base_url
         self._stop = threading.Event()
         self._options = Ingestion(

@@ -15,7 +15,7 @@ from knowledge_bot import __version__
 from knowledge_bot_service.config.folder import DataFolder, FolderError, mark_used
 from knowledge_bot_service.config.keys import KeyList
 from knowledge_bot_service.config.refusals import DiskFullError, StorageError, storage_error
-from knowledge_bot_service.config.settings import ServiceConfiguration
+from knowledge_bot_service.config.settings import ServiceConfiguration, SettingsError
 from knowledge_bot_service.store.database import ServiceDatabase
 from knowledge_bot_service.web.app import create_app
 from knowledge_bot_service.web.gate import PREFIX, Loader, Mounts
@@ -37,17 +37,13 @@ _SWITCH_INTERVAL = 0.0005
 _ANY = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 - none is bound here
 
 
-class AddressError(Exception):
-    """The service cannot listen there. str() says where, and why."""
-
-
 def listen(host: str, port: int) -> socket.socket:
     """Listen on an address, before anything is made that a failure would leave behind.
 
     No client is lost by that: connections wait until the service has started.
 
     Raises:
-        AddressError: the address is in use, or does not belong to this machine.
+        SettingsError: the address is in use, or does not belong to this machine.
     """
     try:
         return socket.create_server(
@@ -60,7 +56,7 @@ def listen(host: str, port: int) -> socket.socket:
                 "it is in use, perhaps by another `kbot serve`. Use that one, or take another port "
                 "with --port"
             )
-        raise AddressError(f"cannot listen on {host}, port {port}: {why}") from None
+        raise SettingsError(f"cannot listen on {host}, port {port}: {why}") from None
 
 
 def base_url_at(host: str, listener: socket.socket) -> str:

@@ -129,7 +129,7 @@ def _touch(connection: Connection) -> None:
 
 
 # Not part of the interface. The proxy in front of the service decides who may ask.
-router = APIRouter(include_in_schema=False)
+router = APIRouter()
 
 
 @router.api_route("/healthz", methods=["GET", "HEAD"])

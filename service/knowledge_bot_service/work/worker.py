@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future
 from pathlib import Path
 from sqlite3 import Connection
-from typing import Final, TypeVar
+from typing import Final
 
 from knowledge_bot_service.config.refusals import StorageError, storage_error
 from knowledge_bot_service.readers.extract import ExtractionError
@@ -41,8 +41,6 @@ from knowledge_bot_web.errors import FetchError
 from knowledge_bot_web.fetching import FetchPolicy, fetch
 
 _log = logging.getLogger(__name__)
-
-_T = TypeVar("_T")
 
 SMALL: Final = 256 * 1024
 """A text or file up to this size, in bytes or characters, is read before what is longer."""
@@ -283,20 +281,20 @@ class Workers:
         if job.kind is Kind.WEBPAGE:
             kept = () if path is None else read_headers(path)
             headers = [(one.name, one.value) for one in kept]
-            page = fetch(_present(material.url), headers, self._policy)
+            page = fetch(material.url or "", headers, self._policy)
             yield from reader.read_page(job.name, page, self._folder, limits)
             return
         if job.kind is Kind.FILE:
             request = ReadingRequest(
                 job.name,
-                path=str(_present(path)),
+                path=str(path),
                 filename=material.filename or "",
                 content_type=material.content_type,
             )
         elif path is not None:
             request = ReadingRequest(job.name, path=str(path), is_text=True)
         else:
-            request = ReadingRequest(job.name, text=_present(material.content))
+            request = ReadingRequest(job.name, text=material.content or "")
         yield from reader.read(request, limits)
 
 
@@ -331,9 +329,3 @@ class _Lane:
                 rank, _, public_id = self._waiting.get_nowait()
                 taken.append(public_id)
         return [public_id for public_id in taken if public_id]
-
-
-def _present(value: _T | None) -> _T:
-    if value is None:
-        raise ExtractionError("the service no longer has what it is made from")
-    return value

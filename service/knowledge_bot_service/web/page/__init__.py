@@ -5,7 +5,7 @@ sends it with every call, as any client does.
 """
 
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from fastapi import APIRouter, Response
 from fastapi import Path as InPath
@@ -18,10 +18,8 @@ from knowledge_bot_service.config.settings import Role
 from knowledge_bot_service.store.catalog import Limit, Place
 from knowledge_bot_service.web.endpoints import KeyOf, ServiceOf
 from knowledge_bot_service.web.requests import Id
-from knowledge_bot_web.kinds import KINDS
 
-# None of this is of the interface, so its description does not name it.
-router = APIRouter(include_in_schema=False)
+router = APIRouter()
 
 _FILES: Final = Path(__file__).parent / "files"
 
@@ -54,12 +52,6 @@ router.mount("/assets", StaticFiles(directory=_FILES))
 async def about(service: ServiceOf, key: KeyOf) -> About:
     """What the page may offer."""
     return About(role=key.role, upload_bytes=service.settings.limits.upload_bytes)
-
-
-@router.get("/page/kinds")
-async def kinds() -> dict[str, dict[str, Any]]:
-    """The kinds of documents that are read: names and media types. Other texts are read as well."""
-    return {name: kind._asdict() for name, kind in KINDS.items()}
 
 
 @router.get("/page/bots/{bot}/conversations")

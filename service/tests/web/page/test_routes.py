@@ -53,12 +53,6 @@ def test_a_browser_is_told_to_trust_keep_and_pass_on_nothing(service, path):
     assert headers["Cache-Control"] == "no-store"
 
 
-def test_what_is_read_is_listed_at_one_address(service):
-    kinds = web.get(f"{root(service)}/page/kinds", headers={"X-API-KEY": service.api_key}).json()
-    assert ".pptx" in kinds["presentation"]["suffixes"]
-    assert web.get(f"{root(service)}/page/kinds").status_code == 401
-
-
 def test_a_collection_that_is_gone_is_named_by_its_id(tmp_path):
     with InProcess(tmp_path, collections=["col_old"]) as service, client_of(service) as http:
         add_text(http, "Rules", "No running.", "col_old")
