@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from knowledge_bot.cli.checking import check_that_it_can_be_written, conclude
+from knowledge_bot.cli.checking import JUNIT, conclude
 from knowledge_bot.cli.exits import Exit
 from knowledge_bot.cli.ids import bot_to_ask
 from knowledge_bot.cli.ingesting import COMMON, FINDERS, Places, ingest
@@ -46,7 +46,7 @@ _OPTIONS = (
         show_default=True,
         help="How many requests may be under way at once.",
     ),
-    click.Option(["--junit"], metavar="FILE", help="Write JUnit XML, which CI servers show."),
+    click.Option(["--junit"], **JUNIT),
 )
 
 
@@ -136,7 +136,6 @@ def _audited(
 
     how = {one.name: given.pop(str(one.name)) for one in _OPTIONS if one.name in given}
     origin = FINDERS[str(ctx.command.name)](**given, name=name or "")
-    check_that_it_can_be_written(junit)
     service = ctx.find_object(ServiceOptions)
     assert service is not None  # noqa: S101 - `kbot` itself made it
     with service.client(needs_key=True) as client:

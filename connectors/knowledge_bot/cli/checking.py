@@ -32,6 +32,22 @@ if TYPE_CHECKING:
 R = TypeVar("R", "Audit", "CheckReport")
 
 
+def _writable(_: click.Context, __: click.Parameter, path: str | None) -> str | None:
+    """Fail now rather than after minutes of asking."""
+    folder = Path(path or "").absolute().parent
+    if path and not Path(path).exists() and not os.access(folder, os.W_OK):
+        raise click.BadParameter(f"{folder} is not there, or cannot be written")
+    return path
+
+
+JUNIT: dict[str, Any] = {
+    "metavar": "FILE",
+    "type": click.Path(dir_okay=False, writable=True),
+    "callback": _writable,
+    "help": "Write JUnit XML, which CI servers show.",
+}
+
+
 @click.command()
 @click.argument("words", nargs=-1, required=True, metavar="[BOT] FILE")
 @time_option(
@@ -63,7 +79,7 @@ R = TypeVar("R", "Audit", "CheckReport")
     help="Send at most N messages in all, however long it waits. A question for which too few are "
     "left is not asked.  [default: as many as it takes]",
 )
-@click.option("--junit", metavar="FILE", help="Write JUnit XML, which CI servers show.")
+@click.option("--junit", **JUNIT)
 @quiet_option
 @as_json_option
 @click.pass_obj
@@ -97,7 +113,6 @@ def check(
     """  # noqa: D301 - \b is for click
     named, file = bot_and("FILE of questions", words, several="name one BOT and one FILE")
     questions = _questions(file)
-    check_that_it_can_be_written(junit)
     with service.client(needs_key=True) as client:
         bot = bot_to_ask(client, named, quiet=quiet)
         report = _checked(client, bot, questions, quiet=quiet, **how)
@@ -111,22 +126,6 @@ def _questions(file: str) -> "list[Question]":
     if file == "-":
         return parse_questions(read_text("-"), ".jsonl", "stdin")
     return load_questions(file)
-
-
-def check_that_it_can_be_written(junit: str | None) -> None:
-    """Fail now rather than after minutes of asking."""
-    if junit is None:
-        return
-    path = Path(junit).absolute()
-    reason = ""
-    if path.is_dir():
-        reason = "it is a folder"
-    elif not path.parent.is_dir():
-        reason = f"there is no folder {path.parent}"
-    elif not os.access(path if path.exists() else path.parent, os.W_OK):
-        reason = "permission denied"
-    if reason:
-        raise Failed(f"{junit}: cannot be written: {reason}. Nothing was asked.", Exit.USAGE)
 
 
 def conclude(
@@ -148,10 +147,8 @@ def conclude(
         if junit is not None:
             Path(junit).write_text(report.junit(), encoding="utf-8")
     except OSError as error:
-        code, reason = (
-            code or Exit.FAILED,
-            f"{junit}: cannot be written: {error.strerror}. {reason}",
-        )
+        code = code or Exit.FAILED
+        reason = f"{junit}: cannot be written: {error.strerror}. {reason}"
     with falling_back_to_stderr(reason, code):
         if as_json:
             write_document(report.as_dict())
