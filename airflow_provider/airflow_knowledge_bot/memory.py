@@ -168,7 +168,6 @@ class Intent:
 
     Attributes:
         answer: what an earlier try got; None: nothing.
-        is_kept: whether a later try will know of this one, or make the same key.
     """
 
     def __init__(
@@ -179,7 +178,7 @@ class Intent:
         self.answer: dict[str, Any] | None = (
             None if memory.is_cleared else memory.earlier.get("answer")
         )
-        self.is_kept = memory.is_kept
+        self._is_kept = memory.is_kept
         self._is_unknown = _is_open(memory)
 
     def send(
@@ -199,7 +198,7 @@ class Intent:
         """
         self._look_for_another()
         key = self._key(client)
-        if not self.is_kept and self._on_unknown == "hold":
+        if not self._is_kept and self._on_unknown == "hold":
             _log.warning(_SINCE_KILLED)
         now = datetime.now(UTC).isoformat(sep=" ", timespec="seconds")
         what = f"{self._what}, sent at {now}"
@@ -258,7 +257,7 @@ class Intent:
             return None
         extensions = _extensions_of(client)
         new = living(made, extensions)
-        self.is_kept = self.is_kept or new is not None
+        self._is_kept = self._is_kept or new is not None
         if not self._is_unknown:
             return new
         earlier = self._memory.earlier

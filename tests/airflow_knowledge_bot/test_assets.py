@@ -5,9 +5,7 @@ from airflow.sdk import Asset, AssetAlias
 from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from airflow_knowledge_bot.assets.knowledge_bot import (
-    collection_uri,
     convert_asset_to_openlineage,
-    create_asset,
 )
 from airflow_knowledge_bot.operators import (
     KnowledgeBotCreateTextSourceOperator,
@@ -45,12 +43,6 @@ def test_an_asset_s_uri_is_normalised_when_its_dag_is_parsed(given, kept):
 def test_an_asset_s_uri_that_names_no_collection_is_refused(given):
     with pytest.raises(ValueError, match="knowledgebot://"):
         Asset(given)
-
-
-def test_an_asset_is_made_from_host_and_collection():
-    asset = create_asset(host="svc.example:8443", collection="col_1", extra={"owner": "desk"})
-    assert asset.uri == collection_uri("https://svc.example:8443/public/v1", "col_1")
-    assert asset.extra == {"owner": "desk"}
 
 
 def test_an_asset_is_a_dataset_to_openlineage():

@@ -68,7 +68,6 @@ def test_every_guide_picture_module_and_class_that_it_names_exists():
     (scheme,) = info["asset-uris"]
     for path in (
         scheme["handler"],
-        scheme["factory"],
         scheme["to_openlineage_converter"],
         *(decorator["class-name"] for decorator in info["task-decorators"]),
     ):

@@ -29,20 +29,6 @@ def collection_uri(base_url: str, collection: str) -> str:
     return f"{SCHEME}://{host_of(base_url).lower()}/{collection}"
 
 
-def create_asset(*, host: str, collection: str, extra: dict[str, Any] | None = None) -> Asset:
-    """Return the asset of a collection.
-
-    Args:
-        host: the service's host, with its port where the base URL has one.
-        collection: the collection's id (`col_…`).
-        extra: more for the asset to hold, as plain JSON.
-
-    Raises:
-        ValueError: they do not form such a URI.
-    """
-    return Asset(uri=f"{SCHEME}://{host}/{collection}", extra=extra or {})
-
-
 def sanitize_uri(uri: SplitResult) -> SplitResult:
     """Check and normalise an asset's URI when its DAG is parsed.
 
