@@ -21,7 +21,8 @@ def listed(module: str) -> list[str]:
     body = ast.parse(file.read_text(encoding="utf-8")).body
     for node in body:
         if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__":
-            return [f"{module}.{name}" for name in ast.literal_eval(node.value)]
+            names = [name for name in ast.literal_eval(node.value) if name != "__version__"]
+            return [f"{module}.{name}" for name in names]
     defined = [node.name for node in body if isinstance(node, ast.ClassDef | ast.FunctionDef)]
     return [f"{module}.{name}" for name in defined if not name.startswith("_")]
 

@@ -8,12 +8,14 @@ import tomllib
 import click
 import pytest
 
+from docs.names import PUBLIC
 from docs.pages import DOCS, PAGES, ROOT, anchors, name_of, prose
 from docs.parts import PART, PARTS, contexts_of, with_parts
 from docs.pictures import PICTURES, dot_of, file_of, mark_of
 from knowledge_bot.cli.kbot import main
 
 LINK = re.compile(r"\]\((?![a-z]+:)([^)#\s]*)#?([^)\s]*)\)")
+SHOWN = re.compile(r"^::: (\S+)", re.MULTILINE)
 README = ROOT / "README.md"
 
 
@@ -53,6 +55,12 @@ def test_a_program_that_a_page_names_can_be_run():
 def test_what_programs_say_stands_on_one_page_each():
     named = [name for page in PAGES for name in PART.findall(page.read_text(encoding="utf-8"))]
     assert sorted(named) == sorted(PARTS)
+
+
+def test_the_module_of_every_public_name_is_in_the_reference():
+    pages = (DOCS / "reference").glob("*.md")
+    shown = {name for page in pages for name in SHOWN.findall(page.read_text(encoding="utf-8"))}
+    assert {name.rpartition(".")[0] for name in PUBLIC} <= shown
 
 
 def test_the_page_of_commands_has_each_with_its_options():
