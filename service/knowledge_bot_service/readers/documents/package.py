@@ -5,7 +5,7 @@ import re
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Final
 from urllib.parse import unquote
 
@@ -64,14 +64,9 @@ class Package:
 
     def part(self, name: str) -> "Element | None":
         """A member that a text can do without: None where it is not there, or damaged."""
-        from lxml import etree
-
-        if name not in self.names:
-            return None
-        try:
-            return parsed_xml(self.read(name))
-        except etree.XMLSyntaxError:
-            return None
+        with suppress(KeyError, ExtractionError):
+            return self.tree(name)
+        return None
 
     def related(self, name: str) -> dict[str, tuple[str, str]]:
         """What a member refers to: by id, the last word of the type, and a member or an address."""

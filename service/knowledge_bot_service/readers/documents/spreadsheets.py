@@ -30,7 +30,7 @@ def read_xlsx(package: Package) -> ParsedDocument:
     A row that a filter hides is there.
 
     Raises:
-        ExtractionError: it is damaged.
+        ExtractionError: it is damaged, or in the strict form.
     """
     import openpyxl
 
@@ -41,6 +41,8 @@ def read_xlsx(package: Package) -> ParsedDocument:
         raise
     except Exception:  # noqa: BLE001 (what openpyxl meets is not always an error of its own)
         raise ExtractionError("the spreadsheet is damaged") from None
+    if not book.worksheets:  # openpyxl finds none in the strict form (ISO/IEC 29500-1)
+        raise ExtractionError('the spreadsheet is a "Strict" one; save it as an ordinary .xlsx')
     sheets = (sheet for sheet in book.worksheets if sheet.sheet_state == "visible")
     blocks = [block for sheet in sheets for block in sheet_blocks(sheet.title, _rows(sheet))]
     return ParsedDocument(blocks, book.properties.title)
