@@ -11,7 +11,6 @@ import pytest
 from knowledge_bot_service.config.folder import DataFolder
 from knowledge_bot_service.config.keys import KeyList
 from knowledge_bot_service.config.settings import ServiceConfiguration
-from knowledge_bot_service.run.server import base_url_at
 from serve_command import called, key_in, serving
 
 
@@ -81,15 +80,6 @@ def test_a_file_declares_collections_bots_and_keys_and_options_come_before_it(
         assert "http://127.0.0.1:" in base_url
         assert "in plain text" in printed
     assert (tmp_path / "elsewhere").is_dir()
-
-
-@pytest.mark.parametrize(
-    ("host", "shown"), [("0.0.0.0", "127.0.0.1"), ("::", "[::1]"), ("::1", "[::1]"), ("a", "a")]
-)
-def test_an_address_that_is_printed_can_be_used(host, shown):
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-        assert base_url_at(host, listener) == f"http://{shown}:{port}/public/v1"
 
 
 def refused(folder, *arguments):
