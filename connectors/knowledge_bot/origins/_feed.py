@@ -9,7 +9,7 @@ from urllib.parse import urljoin
 from knowledge_bot.ingest._items import WebPage
 from knowledge_bot.ingest._listings import Skipped
 from knowledge_bot.origins._documents import UnreadableError
-from knowledge_bot.origins._opening import opening
+from knowledge_bot.origins._fetching import opening
 from knowledge_bot.origins._origin import skipped_address
 
 

@@ -4,8 +4,9 @@ The addresses come from strangers, so a public site cannot lead to private ones;
 sees to that, and to the bounds of each answer.
 """
 
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
 from time import monotonic, sleep
 
 import httpcore
@@ -15,7 +16,8 @@ from knowledge_bot._responses import retry_after_seconds
 from knowledge_bot._retries import seconds_to_wait
 from knowledge_bot._transports import Proxy, proxy_for, ssl_context
 from knowledge_bot.errors import ConfigurationError
-from knowledge_bot.origins._documents import TOO_LARGE, UnreadableError, unpacked
+from knowledge_bot.origins._documents import TOO_LARGE, Opening, UnreadableError, unpacked
+from knowledge_bot.origins._origin import is_web_address
 from knowledge_bot_web.errors import FetchError, NoAnswerError
 from knowledge_bot_web.fetching import REDIRECTS, Fetcher, FetchPolicy, Headers, WebResponse
 from knowledge_bot_web.networks import ANYWHERE, is_public, resolve, resolve_within
@@ -31,6 +33,8 @@ _ATTEMPTS = 3
 _BACKOFF = 2.0  # seconds before the second attempt, twice as many before the third
 _LONGEST_WAIT = 120.0
 _TRY_AGAIN = (429, 502, 503, 504)
+# The most documents fetched per second, such as the sitemaps of a sitemap index.
+_DOCUMENTS = 20.0
 
 
 class UnreachableError(UnreadableError):
@@ -167,6 +171,37 @@ class PoliteFetcher:
                 proxy=httpcore.Proxy(proxy.url, auth=proxy.login) if proxy else None,
             )
         return self._fetchers[proxy, self._allow_private]
+
+
+@contextmanager
+def opening(start: str, *, allow_private: bool) -> Iterator[Opening]:
+    """Read documents by their `http(s)://` addresses or paths.
+
+    They are fetched without the API key, and redirects are followed. If the first one is public, no
+    private one is read, unless that is allowed.
+    """
+    named_by = start if is_web_address(start) else ""
+    allowed = allow_private or not named_by  # the caller's own file may name any address
+    with closing(PoliteFetcher(named_by, _DOCUMENTS, allow_private=allowed)) as fetcher:
+        yield (
+            lambda address: (
+                fetcher.document(address)
+                if address.lower().startswith(("http://", "https://"))
+                else _file(address)
+            )
+        )
+
+
+def _is_fetched(address: str) -> bool:
+    return address.lower().startswith(("http://", "https://"))
+
+
+def _file(path: str) -> bytes:
+    try:
+        with Path(path).open("rb") as file:
+            return unpacked(file.read(TOO_LARGE + 1))
+    except OSError as error:
+        raise UnreadableError(f"it cannot be read: {error.strerror or error}") from error
 
 
 def _target(url: str) -> Target:

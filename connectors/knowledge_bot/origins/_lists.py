@@ -204,7 +204,7 @@ class Sitemap(_ListedPages):
     """
 
     def _pages(self) -> "Iterator[WebPage | Skipped]":
-        from knowledge_bot.origins._opening import opening
+        from knowledge_bot.origins._fetching import opening
         from knowledge_bot.origins._sitemap import sitemap_pages
 
         with opening(self.address, allow_private=self.allow_private) as open_document:
