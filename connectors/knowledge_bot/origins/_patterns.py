@@ -11,6 +11,21 @@ HIDDEN = (".", "~$")
 """What names begin with that are left out: hidden files, and the locks of Office's programs."""
 
 
+# The names of sets of letters that git knows, which Python does not.
+_CLASS = re.compile(r"\[:([a-z]+):\]")
+_CLASSES = {
+    "alnum": "a-zA-Z0-9",
+    "alpha": "a-zA-Z",
+    "blank": r" \t",
+    "digit": "0-9",
+    "lower": "a-z",
+    "punct": r"!-/:-@\[-`{-~",
+    "space": r"\s",
+    "upper": "A-Z",
+    "xdigit": "0-9a-fA-F",
+}
+
+
 def is_hidden(path: str) -> bool:
     """Return whether a part of a path is hidden."""
     return any(part.startswith(HIDDEN) for part in path.split("/"))
@@ -51,7 +66,8 @@ def _matching(
 def _spec(line: str) -> Any:
     from pathspec import GitIgnoreSpec
 
-    return GitIgnoreSpec.from_lines([line])
+    named = _CLASS.sub(lambda found: _CLASSES.get(found[1], found[0]), line)
+    return GitIgnoreSpec.from_lines([named])
 
 
 def globbing(patterns: Iterable[str], option: str) -> Callable[[str], object]:

@@ -261,6 +261,9 @@ def test_a_kbotignore_names_what_is_left_out_and_is_not_sent_itself(folder):
     [
         (b"!\n\\\na\\\n", ["a.md", "b.md", "x1.md"]),  # what git does not take for a pattern
         (b"\xef\xbb\xbf*.txt\r\na.md\r\n", ["b.md", "x1.md"]),
+        (b"x[[:digit:]].md\n", ["a.md", "b.md"]),
+        (b"[[:alpha:]].md\n", ["x1.md"]),
+        (b"[![:alpha:]]1.md\n", ["a.md", "b.md", "x1.md"]),
         (b"*.md\n!b.md\n", ["b.md"]),
         (b"\\!a.md\n#b.md\n", ["a.md", "b.md", "x1.md"]),
     ],
