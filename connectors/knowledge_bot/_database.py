@@ -56,8 +56,8 @@ _LONGEST_SILENCE = 10
 _LONGEST_WAIT = 5
 _APPLICATION = "knowledge-bot"
 _LIMITS = (
-    f"SELECT set_config('idle_in_transaction_session_timeout', '{_LONGEST_SILENCE}s', false), "
-    f"set_config('lock_timeout', '{_LONGEST_WAIT}s', false)"
+    f"SELECT set_config('idle_in_transaction_session_timeout', '{_LONGEST_SILENCE}s', true), "
+    f"set_config('lock_timeout', '{_LONGEST_WAIT}s', true)"
 )
 _LOCK_TIMEOUT = "55P03"
 
@@ -310,14 +310,14 @@ class Database(ABC):
             given = psycopg.conninfo.conninfo_to_dict(self.url)
             named = {"application_name": f"{_APPLICATION} {self.noun}"}
             address = psycopg.conninfo.make_conninfo("", **{**_CONNECTING, **named, **given})
-            # Nothing is prepared: a pooler may run each transaction on another server.
+            # Nothing is prepared, and nothing set for longer than a transaction: a pooler such as
+            # PgBouncer may run each on another server, and a session is then others' as well.
             raw = psycopg.connect(address, autocommit=True, prepare_threshold=None)
         except psycopg.ProgrammingError:  # it quotes the address, and with it a password
             raise self.error(
                 f"{self.name} is not a database URL that PostgreSQL's driver takes, such as "
                 "postgresql://user:password@host/database"
             ) from None
-        raw.execute(_LIMITS)
         return Connection(raw, sqlite=False)
 
 
@@ -410,6 +410,7 @@ class Connection:
         """Do what is inside as a whole or not at all, excluding other writers on SQLite."""
         if not self.sqlite:
             with self._raw.transaction():
+                self._raw.execute(_LIMITS)
                 yield
             return
         self._raw.execute("BEGIN IMMEDIATE")
