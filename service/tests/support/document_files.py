@@ -3,14 +3,17 @@
 import io
 import zipfile
 import zlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-
-import openpyxl
+from typing import TYPE_CHECKING
 
 from knowledge_bot_service.readers.analyzer.blocks import text_of
 from knowledge_bot_service.readers.extract import ExtractionError, extract
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from openpyxl import Workbook
 
 SENTENCE = "The office in the old town opens every day at nine and closes at five."
 
@@ -145,10 +148,10 @@ def pptx(*slides: str, notes: str = "", link: str = "") -> bytes:
     return archive(members)
 
 
-def xlsx(
-    *rows: list[object], change: Callable[[openpyxl.Workbook], object] = lambda book: None
-) -> bytes:
+def xlsx(*rows: list[object], change: "Callable[[Workbook], object]" = lambda book: None) -> bytes:
     """A workbook of a sheet "Fees"; a cell that is a pair has a format. `change` is done last."""
+    import openpyxl
+
     book = openpyxl.Workbook()
     sheet = book.worksheets[0]
     sheet.title = "Fees"
