@@ -11,7 +11,7 @@ from knowledge_bot_service.config.keys import KeyList
 from knowledge_bot_service.config.settings import ServiceConfiguration
 from knowledge_bot_service.store.database import ServiceDatabase
 from knowledge_bot_service.web import endpoints, extensions, problems
-from knowledge_bot_service.web.gate import Gate, Mounts
+from knowledge_bot_service.web.gate import Mounts, RequestGate
 from knowledge_bot_service.web.monitoring import Monitor
 from knowledge_bot_service.web.monitoring import router as monitoring
 from knowledge_bot_service.web.page import router as page
@@ -61,7 +61,7 @@ def create_app(
         app.router.routes.extend(router.routes)
     problems.install(app)
     app.add_middleware(
-        Gate, keys=keys, limits=settings.limits, mounts=mounts, on_answer=monitor.on_answer
+        RequestGate, keys=keys, limits=settings.limits, mounts=mounts, on_answer=monitor.on_answer
     )
     return app
 

@@ -76,7 +76,7 @@ Loader: TypeAlias = Callable[[], Mount]
 """Imports a mount; a `ModuleNotFoundError` says that its extra is not installed."""
 
 
-class Gate:
+class RequestGate:
     """ASGI middleware around the application: 401 and 403 by a request's key, 413 for its body.
 
     The key is asked for on everything under the interface's prefix except `/ping` (section 5 asks
