@@ -8,10 +8,12 @@ import asyncio
 import logging
 from http import HTTPStatus
 from typing import Annotated, Self
+from urllib.parse import unquote_to_bytes
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel, ConfigDict
 
+from knowledge_bot_service.config.refusals import invalid
 from knowledge_bot_service.index.search import Hit
 from knowledge_bot_service.store.catalog import (
     Limit,
@@ -59,7 +61,16 @@ from knowledge_bot_service.work.knowledge_base import KnowledgeBase, Sent
 
 _log = logging.getLogger(__name__)
 
-router = APIRouter(prefix=PREFIX)
+
+async def _check_query(request: Request) -> None:
+    # The framework would put another character for what is no text.
+    try:
+        unquote_to_bytes(request.scope["query_string"]).decode()
+    except UnicodeDecodeError:
+        raise invalid("the query is not UTF-8.") from None
+
+
+router = APIRouter(prefix=PREFIX, dependencies=[Depends(_check_query)])
 
 
 @router.get("/sources")
