@@ -88,9 +88,9 @@ async def is_right(number: int, ledger: Ledger) -> None:
     theirs = await prepared(night, case, now, chance)
     said = f"case {number}: {case}, the ledger {book}"
     first = await night.feed(now, anyway=True)
-    assert first.ok, f"{said}: {first}"
+    assert first.ok, f"{said}: {first} {first.failures}"
     if first.gone:  # they wait to be missed twice
-        assert (await night.feed(now)).ok, said
+        assert (second := await night.feed(now)).ok, f"{said}: {second} {second.failures}"
     assert night.answers() == Counter(now.items()) + theirs, said
     sent = len(service.requests)
     again = await night.feed(now)
