@@ -6,6 +6,7 @@ hand and checked alike. Host and SNI stay those of the URL. Time, bytes and deco
 bounds, however an answer arrives. What differs between who fetches is in `FetchPolicy`.
 """
 
+import re
 import ssl
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -14,7 +15,7 @@ from functools import cache
 from io import BytesIO
 from time import monotonic
 from typing import Any, Final
-from urllib.parse import urljoin
+from urllib.parse import unquote, urljoin, urlsplit
 
 import httpcore
 
@@ -58,6 +59,9 @@ class FetchPolicy:
     max_bytes: int = 5 * 1024 * 1024
 
 
+_SAVED_AS: Final = re.compile(r"filename\*?\s*=\s*(?:[\w-]+'[\w-]*')?\"?([^\";]+)", re.IGNORECASE)
+
+
 @dataclass(frozen=True, slots=True)
 class WebResponse:
     """What a server answered.
@@ -88,6 +92,12 @@ class WebResponse:
     def kind(self) -> str:
         """The media type, without its parameters; empty if none was sent."""
         return (self.first("content-type") or "").partition(";")[0].strip().lower()
+
+    @property
+    def filename(self) -> str:
+        """The name under which it is saved."""
+        saved_as = _SAVED_AS.search(self.first("content-disposition") or "")
+        return unquote(saved_as[1] if saved_as else urlsplit(self.url).path).strip()
 
     @property
     def location(self) -> str | None:

@@ -4,12 +4,7 @@ One table for whoever reads documents, looks for them on a site, or says which a
 document is shows in its content; a name and a type are what its sender says.
 """
 
-import re
-from typing import TYPE_CHECKING, Final, NamedTuple
-from urllib.parse import unquote, urlsplit
-
-if TYPE_CHECKING:
-    from knowledge_bot_web.fetching import WebResponse
+from typing import Final, NamedTuple
 
 
 class DocumentKind(NamedTuple):
@@ -81,14 +76,14 @@ BY_SUFFIX: Final = {suffix: name for name, kind in KINDS.items() for suffix in k
 BY_TYPE: Final = {each: name for name, kind in KINDS.items() for each in kind.types}
 
 
-def is_linked_document(answer: "WebResponse") -> bool:
+def is_linked_document(media_type: str, filename: str) -> bool:
     """Whether a server sends a document that its pages link to for people.
 
     By its type; by its name where the type says nothing, which is that of a download.
     """
-    name = BY_TYPE.get(answer.kind)
-    if answer.kind in _ANY:
-        name = BY_SUFFIX.get(_suffix(_filename(answer)))
+    name = BY_TYPE.get(media_type)
+    if media_type in _ANY:
+        name = BY_SUFFIX.get(_suffix(filename))
     return name is not None and KINDS[name].is_linked
 
 
@@ -97,13 +92,6 @@ _ANY: Final = frozenset(
     {"application/octet-stream", "application/x-download", "application/force-download"}
     | {"application/download", "binary/octet-stream", "application/zip"}
 )
-_SAVED_AS: Final = re.compile(r"filename\*?\s*=\s*(?:[\w-]+'[\w-]*')?\"?([^\";]+)", re.IGNORECASE)
-
-
-def _filename(answer: "WebResponse") -> str:
-    """The name under which an answer is saved."""
-    saved_as = _SAVED_AS.search(answer.first("content-disposition") or "")
-    return unquote(saved_as[1] if saved_as else urlsplit(answer.url).path).strip()
 
 
 def _suffix(name: str) -> str:

@@ -188,7 +188,7 @@ class Site(ComparedPages):
             fetcher,
             memory=memory,
             largest=_PAGE_BYTES,
-            also=is_linked_document,
+            also=lambda answer: is_linked_document(answer.kind, answer.filename),
             ignore=self.ignore,
             reread=self.reread,
         )
