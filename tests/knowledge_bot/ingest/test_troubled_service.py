@@ -25,7 +25,6 @@ def error(status: int, **headers: str):
 def hurried(monkeypatch) -> None:
     """Nobody is waited for for long."""
     monkeypatch.setattr("knowledge_bot.ingest._pressure._FIRST_BACKOFF", 0.01)
-    monkeypatch.setattr("knowledge_bot.ingest._pressure._LONGEST_OUTAGE", 0.3)
 
 
 def test_a_refused_item_is_named_and_tried_again_by_the_next_run(run, service, ledger):
@@ -184,7 +183,8 @@ def test_a_service_that_is_away_for_a_while_is_waited_for(
 
 
 @pytest.mark.usefixtures("hurried")
-def test_an_unreachable_service_leaves_the_items_untouched(ledger):
+def test_an_unreachable_service_leaves_the_items_untouched(ledger, monkeypatch):
+    monkeypatch.setattr("knowledge_bot.ingest._pressure._LONGEST_OUTAGE", 0.3)
     with Client(KEY, "http://127.0.0.1:9") as client:
         report = ingest(client, texts(500), collections="col_1", ledger=ledger, concurrency=4)
     assert report.stopped is Stop.UNAVAILABLE
