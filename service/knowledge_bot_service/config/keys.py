@@ -239,22 +239,19 @@ def _configured_keys(settings: ServiceConfiguration) -> dict[str, Key]:
 
 def _secret_of(settings: KeySettings) -> str:
     if settings.key is not None:
-        key, origin = settings.key.get_secret_value(), "the configuration"
-    elif settings.key_env is not None:
-        key = os.environ.get(settings.key_env, "").strip()
-        origin = f"the environment variable {settings.key_env}"
-    else:
-        assert settings.key_file is not None  # noqa: S101 - the settings have one of the three
+        return settings.key.get_secret_value()
+    origin = f"the environment variable {settings.key_env}"
+    key = os.environ.get(settings.key_env or "", "")
+    if settings.key_file is not None:
         origin = f"the file {settings.key_file}"
         try:
-            key = settings.key_file.read_text(encoding="utf-8", errors="replace").strip()
+            key = settings.key_file.read_text(encoding="utf-8", errors="replace")
         except OSError as error:
-            raise SettingsError(
-                f"key {settings.name}: cannot read {settings.key_file}: {error.strerror}"
-            ) from None
-    if wrong := wrong_with_key(key):
+            told = f"key {settings.name}: cannot read {settings.key_file}: {error.strerror}"
+            raise SettingsError(told) from None
+    if wrong := wrong_with_key(key.strip()):
         raise SettingsError(f"key {settings.name}: {origin} must hold a key, which {wrong}")
-    return key
+    return key.strip()
 
 
 def _digest(key: str) -> str:
