@@ -68,7 +68,9 @@ def laughing_docx():
     entities = '<!ENTITY a0 "lol">' + "".join(
         f'<!ENTITY a{number} "{f"&a{number - 1};" * 10}">' for number in range(1, 10)
     )
-    laughs = f"<?xml version='1.0'?><!DOCTYPE x [{entities}]><text>&a9;</text>"
+    body = "<w:body><w:p><w:r><w:t>&a9;</w:t></w:r></w:p></w:body>"
+    word = f"<w:document xmlns:w='w'>{body}</w:document>"
+    laughs = f"<?xml version='1.0'?><!DOCTYPE x [{entities}]>{word}"
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         archive.writestr("word/document.xml", laughs)
