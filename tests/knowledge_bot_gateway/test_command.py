@@ -155,7 +155,7 @@ def running(folder, *arguments, **environment):
         ) as process,
     ):
         try:
-            assert until(lambda: "Stop with" in log.read_text(), 60), log.read_text()
+            assert until(lambda: "Stop with" in log.read_text(), 200), log.read_text()
             yield log.read_text()
             # Being stopped is not a failure.
             process.terminate()

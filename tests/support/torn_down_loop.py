@@ -1,7 +1,6 @@
 """Tears an event loop down under `aingest`: `python torn_down_loop.py HOW URL LEDGER FLAG`.
 
-It is done when the file FLAG is there. An empty LEDGER stands for none. What the process says on
-standard output is for the test.
+It is done when the file FLAG is there. What the process says on standard output is for the test.
 """
 
 import asyncio
@@ -28,7 +27,7 @@ async def ingesting(url: str, ledger: str, timeout: float = 600) -> None:
         client,
         items(),
         collections="col_1",
-        ledger=Ledger(ledger) if ledger else None,
+        ledger=Ledger(ledger),
         concurrency=2,
     )
 
@@ -77,9 +76,9 @@ def run(how: str, url: str, ledger: str, flag: str) -> None:
     loop.close()
     del task, loop
     gc.collect()
-    if ledger:  # this process goes on, and so may its other runs
-        until(lambda: list(Ledger(ledger).unknown()), 10)
-        say(f"unknown here: {len(list(Ledger(ledger).unknown()))}")
+    # This process goes on, and so may its other runs.
+    until(lambda: list(Ledger(ledger).unknown()), 10)
+    say(f"unknown here: {len(list(Ledger(ledger).unknown()))}")
 
 
 def say(words: str) -> None:

@@ -72,6 +72,11 @@ class Shared:
         return self.base_url.removesuffix("/public/v1")
 
 
+def _all_ready(http, sources):
+    states = [value_of(http.get(f"/sources/{source}"))["status"] for source in sources]
+    return states == ["ready"] * len(sources)
+
+
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory):
     folder = tmp_path_factory.mktemp("departments")
@@ -85,6 +90,7 @@ def shared(tmp_path_factory):
             printers = put_text(http, "printers.txt", paper, "col_it", origin="machines")["id"]
             everybody = {"origin": "house", "collections": ["col_hr", "col_it"]}
             both = put_text(http, "lunch.txt", "Lunch is at noon.", **everybody)["id"]
+            assert until(lambda: _all_ready(http, [salaries, printers, both]), 120)
             told = ask(http, SALARY, bot="bot_hr")
             assert "5200" in told["answer"]
             ask(http, "Where is paper?", bot="bot_it")

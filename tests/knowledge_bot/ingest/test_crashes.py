@@ -254,7 +254,7 @@ def test_a_run_can_wait_for_what_another_one_is_sending(tmp_path, worker):
     with surviving(tmp_path, 1) as server:
         first = worker(server.url, ledger, 8)
         wait_for_claims(Ledger(ledger), 8)
-        report = ingest_worker.ingested(server.url, str(ledger), 8, wait=30)
+        report = ingest_worker.ingested(server.url, str(ledger), 8, wait_ready=30)
         assert (report.unchanged, report.elsewhere, report.created) == (8, 0, 0)
         assert report_of(first)["created"] == 8
         assert server.created().total() == 8
@@ -279,7 +279,7 @@ def test_a_run_waits_no_longer_than_it_is_asked_to(tmp_path, worker):
         worker(server.url, ledger, 8)
         wait_for_claims(Ledger(ledger), 8)
         began = time.monotonic()
-        report = ingest_worker.ingested(server.url, str(ledger), 8, wait=0.5)
+        report = ingest_worker.ingested(server.url, str(ledger), 8, wait_ready=0.5)
         assert 0.5 <= time.monotonic() - began < 60  # the service answers after 600
     assert (report.elsewhere, report.created) == (8, 0)
 
@@ -325,8 +325,8 @@ def test_a_run_that_is_killed_before_it_can_send_leaves_nothing_unknown(tmp_path
             assert process.stdout.readline() == "loading\n"
             time.sleep(0.5)
             process.kill()
-    assert sum(one.claimed + one.unknown for one in ledger.status()) == 0
-    assert list(ledger.unknown()) == []
+    # Its tables come with its first row.
+    assert not ledger.exists() or not sum(one.claimed + one.unknown for one in ledger.status())
 
 
 @pytest.mark.slow
@@ -341,8 +341,7 @@ def test_a_run_that_is_killed_while_the_service_refuses_leaves_nothing_unknown(t
             time.sleep(0.3)
             process.kill()
             process.communicate()
-            assert Ledger(ledger).exists()
-            assert list(Ledger(ledger).unknown()) == []
+            assert not Ledger(ledger).exists() or list(Ledger(ledger).unknown()) == []
 
 
 @pytest.mark.slow

@@ -59,14 +59,6 @@ def test_a_torn_down_run_ends_and_calls_unknown_what_was_in_flight(torn_down, tm
     assert (holding.claimed, holding.unknown) == (0, 2)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("how", "said"), [("another_part_fails", "raised LookupError\n"), ("closed", "")]
-)
-def test_a_torn_down_run_without_a_ledger_ends_as_well(torn_down, how, said):
-    assert torn_down(how, "") == said
-
-
 def test_the_next_run_in_the_same_process_does_what_a_torn_down_one_left(service, ledger, send):
     service.judge = lambda name, times: silence if len(service.created) >= 4 else None
 
