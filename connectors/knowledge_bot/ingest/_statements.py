@@ -159,9 +159,6 @@ RELEASE = f"DELETE FROM kbot_items WHERE id {{ids}} AND run = ? AND {_CLAIMED}"
 CLAIMING_RUNS = f"SELECT DISTINCT run FROM kbot_items WHERE {_CLAIMED}"
 EXPIRE = f"UPDATE kbot_items SET state = 'unknown', error = '{DIED}' WHERE run = ? AND {_CLAIMED}"
 
-RUNS = "SELECT DISTINCT run FROM kbot_claims"
-CLAIMS_OF = "state = 'claimed' AND run = ? ORDER BY id"
-
 RUNS = "SELECT run, machine, host, pid, started, lease_until FROM kbot_runs"
 RENEW = """
 INSERT INTO kbot_runs (run, machine, host, pid, started, lease_until)

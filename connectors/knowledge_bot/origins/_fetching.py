@@ -183,13 +183,7 @@ def opening(start: str, *, allow_private: bool) -> Iterator[Opening]:
     named_by = start if is_web_address(start) else ""
     allowed = allow_private or not named_by  # the caller's own file may name any address
     with closing(PoliteFetcher(named_by, _DOCUMENTS, allow_private=allowed)) as fetcher:
-        yield (
-            lambda address: (
-                fetcher.document(address)
-                if address.lower().startswith(("http://", "https://"))
-                else _file(address)
-            )
-        )
+        yield lambda address: fetcher.document(address) if _is_fetched(address) else _file(address)
 
 
 def _is_fetched(address: str) -> bool:
