@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from airflow_knowledge_bot._compat import AirflowException, AirflowFailException
 from airflow_knowledge_bot.memory import TaskMemory, living
-from airflow_knowledge_bot.tasks import as_several, check_filled, check_several
-from airflow_knowledge_bot.texts import brief, storable
+from airflow_knowledge_bot.tasks import as_several, brief, check_filled, check_several
 from knowledge_bot import Client
-from knowledge_bot.adapters import parse_questions, question_of
+from knowledge_bot.adapters import parse_questions, question_of, storable
 from knowledge_bot.checks import (
     CheckReport,
     CheckStop,

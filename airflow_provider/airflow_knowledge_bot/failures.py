@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from airflow_knowledge_bot._compat import AirflowFailException, AirflowNotFoundException
-from airflow_knowledge_bot.texts import storable
+from knowledge_bot.adapters import storable
 from knowledge_bot.errors import (
     APIError,
     ConfigurationError,

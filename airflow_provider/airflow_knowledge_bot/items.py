@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from airflow_knowledge_bot._compat import AirflowFailException, AirflowNotFoundException
 from airflow_knowledge_bot.objects import store_of
 from airflow_knowledge_bot.tasks import NAMING, as_several, check_several
-from airflow_knowledge_bot.texts import storable
+from knowledge_bot.adapters import storable
 from knowledge_bot.ingest import File, Item, Skipped, Text, WebPage
 from knowledge_bot.origins import JsonLines, Objects, Sql
 

@@ -17,8 +17,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from airflow_knowledge_bot._compat import AirflowException, AirflowFailException
-from airflow_knowledge_bot.texts import storable
-from knowledge_bot.adapters import end_of_life, new_key
+from knowledge_bot.adapters import end_of_life, new_key, storable
 from knowledge_bot.errors import Delivery, KnowledgeBotError
 
 if TYPE_CHECKING:

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_knowledge_bot._compat import AirflowFailException
 from airflow_knowledge_bot.memory import counters, is_cleared
-from airflow_knowledge_bot.texts import brief, storable
+from airflow_knowledge_bot.tasks import brief
+from knowledge_bot.adapters import storable
 from knowledge_bot.ingest import IncompleteIngestionError, LedgerError, Report, State, Stop
 
 if TYPE_CHECKING:

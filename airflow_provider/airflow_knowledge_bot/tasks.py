@@ -21,6 +21,9 @@ NAMING = ("name", "url", "path", "key")
 
 _log = logging.getLogger(__name__)
 
+# The length of a line in a log or XCom that quotes somebody.
+_CHARACTERS = 500
+
 # The password of a login in an address.
 _PASSWORD = re.compile(r"://[^\s/?#@:]*:([^\s/?#@]+)@")
 
@@ -39,6 +42,14 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(one)
     elif hasattr(value, "template_fields"):  # an origin
         yield from _texts([*vars(value).values()])
+
+
+def brief(text: str) -> str:
+    """Return a text of others as one storable line of bounded length."""
+    from knowledge_bot.adapters import storable
+
+    line = storable(" ".join(text.split()))
+    return line if len(line) <= _CHARACTERS else f"{line[:_CHARACTERS]}…"
 
 
 def host_of(base_url: str) -> str:
@@ -100,7 +111,7 @@ def hand_on(operator: "BaseOperator", context: "Context", result: dict[str, Any]
 
     It never stands in the way of what happened.
     """
-    from airflow_knowledge_bot.texts import storable
+    from knowledge_bot.adapters import storable
 
     if not operator.do_xcom_push:
         return

@@ -36,8 +36,8 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from knowledge_bot._extensions import Extensions, given_key
 from knowledge_bot._json import json_in
+from knowledge_bot._texts import holds_login
 from knowledge_bot._uploads import OnProgress, Upload, UploadFile
-from knowledge_bot._words import holds_login
 from knowledge_bot.errors import ConfigurationError
 
 if TYPE_CHECKING:  # pydantic is slow to load, so it waits for the first answer

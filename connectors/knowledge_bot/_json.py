@@ -8,20 +8,13 @@ import json
 import math
 from typing import Any
 
+from knowledge_bot._texts import whole
+
 # Levels that are kept of what is nested; pydantic writes some more than 200.
 _DEEPEST = 100
 
 # Digits of a number that Python reads.
 _LONGEST = 4000
-
-
-def storable(text: str) -> str:
-    """Return a text as every database and log can hold it: NUL and half an emoji become U+FFFD."""
-    return _whole(text.replace("\0", "\ufffd"))
-
-
-def _whole(text: str) -> str:
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def plain(value: Any, levels: int = _DEEPEST) -> Any:
@@ -32,11 +25,11 @@ def plain(value: Any, levels: int = _DEEPEST) -> Any:
     """
     match value:
         case str():
-            return _whole(value)
+            return whole(value)
         case dict() | list() if not levels:
             return None
         case dict():
-            return {_whole(key): plain(one, levels - 1) for key, one in value.items()}
+            return {whole(key): plain(one, levels - 1) for key, one in value.items()}
         case list():
             return [plain(one, levels - 1) for one in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -11,8 +11,8 @@ from typing import TypeVar
 from knowledge_bot._configuration import Secret
 from knowledge_bot._endpoints import UNKNOWN_ORIGIN, UNKNOWN_SOURCE, Request, unwrapped
 from knowledge_bot._json import json_in
+from knowledge_bot._texts import without_logins
 from knowledge_bot._transports import Destination, HTTPResponse
-from knowledge_bot._words import without_logins
 from knowledge_bot.errors import (
     _KEY_IN_USE,
     APIError,

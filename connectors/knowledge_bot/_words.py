@@ -45,16 +45,3 @@ class Words:
 _WORD = re.compile(r"\{(key|no_key|base_url|verify|list_[a-z]+)\}")
 
 PYTHON = Words()
-
-# Of any address, also one whose scheme was forgotten.
-_LOGIN = re.compile(r"((?::|(?<![^\s'\"(]))//)[^\s/?#]*@")
-
-
-def without_logins(text: str) -> str:
-    """Return a text with the user names and passwords of its web addresses cut out."""
-    return _LOGIN.sub(r"\1***@", text) if "@" in text else text
-
-
-def holds_login(address: str) -> bool:
-    """Return whether an address has a user name or a password before its host."""
-    return without_logins(address) != address

@@ -29,7 +29,8 @@ fault of a call: `MissingExtraError` is an `ImportError`.
 from enum import StrEnum
 from typing import Any, ClassVar, Self
 
-from knowledge_bot._words import PYTHON, Words, without_logins
+from knowledge_bot._texts import without_logins
+from knowledge_bot._words import PYTHON, Words
 
 
 class Delivery(StrEnum):

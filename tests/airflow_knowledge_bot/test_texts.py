@@ -16,8 +16,8 @@ from airflow_knowledge_bot.operators import (
     KnowledgeBotIngestOperator,
     KnowledgeBotSendMessageOperator,
 )
-from airflow_knowledge_bot.texts import storable
 from answering_bot import TaskInstance
+from knowledge_bot.adapters import storable
 from knowledge_bot.origins import Folder, Site, Sitemap, Urls
 
 HALF = json.loads(r'"half \ud83d"')

@@ -97,7 +97,7 @@ class KnowledgeBotAuditOperator(OriginTask, BaseOperator):
         """
         from airflow_knowledge_bot.assets.knowledge_bot import describe_outlets
         from airflow_knowledge_bot.failures import task_fails_for_good
-        from airflow_knowledge_bot.texts import storable
+        from knowledge_bot.adapters import storable
         from knowledge_bot.checks import audit
 
         with task_fails_for_good(self.knowledge_bot_conn_id, {"bot_id": self.bot_id}, "resend"):
@@ -137,7 +137,7 @@ class KnowledgeBotAuditOperator(OriginTask, BaseOperator):
 
 
 def _summary(found: "Audit") -> dict[str, Any]:
-    from airflow_knowledge_bot.texts import brief
+    from airflow_knowledge_bot.tasks import brief
 
     facts = found.as_dict()
     return {

@@ -108,7 +108,7 @@ class KnowledgeBotCheckOperator(ServiceTask, BaseOperator):
         )
         from airflow_knowledge_bot.failures import task_fails_for_good
         from airflow_knowledge_bot.memory import TaskMemory
-        from airflow_knowledge_bot.texts import storable
+        from knowledge_bot.adapters import storable
 
         # Not in __init__: operators are copied, and an event cannot be.
         self._stop = Event()

@@ -306,8 +306,7 @@ class KnowledgeBotIngestOperator(OriginTask, BaseOperator):
             failure_of,
             summary,
         )
-        from airflow_knowledge_bot.texts import storable
-        from knowledge_bot.adapters import collection_ids, shared_options
+        from knowledge_bot.adapters import collection_ids, shared_options, storable
         from knowledge_bot.ingest import Ingestion
         from knowledge_bot.origins import Objects, Sql
 

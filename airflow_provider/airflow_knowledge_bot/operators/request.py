@@ -11,8 +11,10 @@ from airflow_knowledge_bot.hooks.knowledge_bot import KnowledgeBotHook, plain
 from airflow_knowledge_bot.tasks import (
     ServiceTask,
     as_several,
+    brief,
     check_filled,
     check_on_unknown,
+    without_secrets,
 )
 
 if TYPE_CHECKING:
@@ -69,8 +71,7 @@ class RequestOperator(ServiceTask, BaseOperator):
         from airflow_knowledge_bot.assets.knowledge_bot import collection_uri, describe_outlets
         from airflow_knowledge_bot.failures import task_fails_for_good
         from airflow_knowledge_bot.memory import Intent
-        from airflow_knowledge_bot.tasks import without_secrets
-        from airflow_knowledge_bot.texts import brief, storable
+        from knowledge_bot.adapters import storable
 
         label = brief(str(getattr(self, self.named_by)))[:_LABEL]
         given = {name: getattr(self, name) for name in self.parameters}

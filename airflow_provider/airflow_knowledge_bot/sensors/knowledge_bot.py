@@ -235,7 +235,7 @@ class KnowledgeBotAnswerSensor(ServiceTask, BaseSensorOperator):
         from airflow_knowledge_bot.checks import CheckProgress, ask, failure_of, log_open, summary
         from airflow_knowledge_bot.failures import task_fails_for_good
         from airflow_knowledge_bot.memory import TaskMemory
-        from airflow_knowledge_bot.texts import storable
+        from knowledge_bot.adapters import storable
 
         if self._progress is None:
             self._progress = CheckProgress(TaskMemory(context, "checks"))

@@ -17,8 +17,7 @@ from airflow.triggers.base import BaseEventTrigger, BaseTrigger, TriggerEvent
 from airflow_knowledge_bot.failures import no_connection
 from airflow_knowledge_bot.hooks import KnowledgeBotHook
 from airflow_knowledge_bot.tasks import as_seconds, check_filled
-from airflow_knowledge_bot.texts import storable
-from knowledge_bot.adapters import collection_ids
+from knowledge_bot.adapters import collection_ids, storable
 from knowledge_bot.errors import KnowledgeBotError
 
 # Thousands of triggers share one event loop: none may spin, whatever its interval.

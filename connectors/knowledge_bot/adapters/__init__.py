@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from knowledge_bot._endpoints import check_number, collection_ids, identifier
     from knowledge_bot._extensions import Extensions, check_announced, end_of_life, new_key
     from knowledge_bot._extras import require
-    from knowledge_bot._json import plain, storable
+    from knowledge_bot._json import plain
+    from knowledge_bot._texts import storable
     from knowledge_bot._threads import Turns
-    from knowledge_bot._words import Words, without_logins
+    from knowledge_bot._words import Words
     from knowledge_bot.adapters.removing import remove
     from knowledge_bot.adapters.settings import speaking
     from knowledge_bot.checks._files import parse_questions
@@ -39,12 +40,13 @@ _HOMES = {
     "._endpoints": ("check_number", "collection_ids", "identifier"),
     "._extensions": ("Extensions", "check_announced", "end_of_life", "new_key"),
     "._extras": ("require",),
-    "._json": ("plain", "storable"),
+    "._json": ("plain",),
+    "._texts": ("storable",),
     "._lazy": ("lazy_names",),
     "._threads": ("Turns",),
     ".checks._files": ("parse_questions",),
     ".checks._questions": ("question_of",),
-    "._words": ("Words", "without_logins"),
+    "._words": ("Words",),
     ".adapters.removing": ("remove",),
     ".adapters.settings": ("speaking",),
     ".ingest._options": ("OnUnknown", "SharedOptions", "check_names", "shared_options"),
@@ -79,6 +81,5 @@ __all__ = [
     "speaking",
     "storable",
     "text_or_skipped",
-    "without_logins",
 ]
 __getattr__, __dir__ = lazy_names(__name__, _HOMES)

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TypeAlias
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, SecretStr
 
 from knowledge_bot._endpoints import Collections, Headers, collection_ids, header_list
-from knowledge_bot._json import storable
+from knowledge_bot._texts import holds_login, storable
 from knowledge_bot._threads import begun
-from knowledge_bot._words import holds_login
 
 _PIECE = 1024 * 1024
 

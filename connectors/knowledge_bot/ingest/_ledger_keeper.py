@@ -16,8 +16,8 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from knowledge_bot._extensions import end_of_life, new_key
-from knowledge_bot._json import storable
 from knowledge_bot._responses import KEY_REUSED
+from knowledge_bot._texts import storable
 from knowledge_bot.errors import APIError, KnowledgeBotError
 from knowledge_bot.ingest._engine import Keeper
 from knowledge_bot.ingest._jobs import Examiner, Job, MovedItems, Planned, reading_of

@@ -12,7 +12,7 @@ from time import time as now
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from knowledge_bot._endpoints import check_number
-from knowledge_bot._words import holds_login
+from knowledge_bot._texts import holds_login
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._listings import Skipped
 from knowledge_bot.origins._lines import OfLines

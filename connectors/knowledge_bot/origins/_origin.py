@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 from urllib.parse import urlsplit
 
-from knowledge_bot._words import holds_login
+from knowledge_bot._texts import holds_login
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._listings import Skipped
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
 from knowledge_bot._endpoints import check_number
-from knowledge_bot._words import holds_login
+from knowledge_bot._texts import holds_login
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._listings import Skipped
 from knowledge_bot.origins._addresses import LONGEST, cleaned, site
