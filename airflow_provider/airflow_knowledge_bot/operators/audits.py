@@ -11,7 +11,7 @@ from airflow.sdk import BaseOperator
 
 from airflow_knowledge_bot.hooks import KnowledgeBotHook
 from airflow_knowledge_bot.operators.ingest import OriginTask
-from airflow_knowledge_bot.tasks import check_filled, check_number, hand_on
+from airflow_knowledge_bot.tasks import brief, check_filled, check_number, hand_on
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -137,8 +137,6 @@ class KnowledgeBotAuditOperator(OriginTask, BaseOperator):
 
 
 def _summary(found: "Audit") -> dict[str, Any]:
-    from airflow_knowledge_bot.tasks import brief
-
     facts = found.as_dict()
     return {
         **{name: facts[name] for name in _FACTS},
