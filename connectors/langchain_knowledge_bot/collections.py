@@ -39,16 +39,13 @@ def _ids(collections: Any) -> tuple[str, ...]:
 
 
 def _check_loader(loader: Any) -> None:
-    kind = type(loader).__name__
-    if isinstance(loader, type):
-        raise ConfigurationError.of(
-            "loader", f"{loader.__name__} is a class; pass an instance of it"
-        )
-    if not all(callable(getattr(loader, each, None)) for each in ("lazy_load", "alazy_load")):
-        raise ConfigurationError.of(
+    if not isinstance(loader, BaseLoader):
+        raise ConfigurationError.expected(
             "loader",
-            f"expected one document loader of LangChain, not {kind}. Pass several loaders in "
-            "separate calls, each with its own origin=, and documents to add_documents()",
+            "one document loader of LangChain, an instance",
+            loader,
+            ". Pass several loaders in separate calls, each with its own origin=, and documents to "
+            "add_documents()",
         )
 
 

@@ -330,12 +330,6 @@ class KnowledgeBotToolkit(BaseToolkit, Conversing):
         """
         return self._tools(self._sync.list_bots() if self.bots is None else self.bots)
 
-    async def aget_tools(self) -> list[BaseTool]:
-        """Return what `get_tools` does, without blocking."""
-        if self.bots is not None:
-            return self._tools(self.bots)
-        return self._tools(await self._awaiting_client().list_bots())
-
     def _tools(self, bots: Sequence[Bot]) -> list[BaseTool]:
         described = tool_descriptions(bots, self.descriptions)
         return [

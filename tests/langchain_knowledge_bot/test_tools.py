@@ -1,7 +1,5 @@
 """Bots as tools, alone and in an agent's graph."""
 
-import asyncio
-
 import pytest
 from pydantic import BaseModel, Field
 
@@ -114,11 +112,10 @@ async def test_a_toolkit_asks_with_the_given_clients(fields, service):
     assert KEY not in repr(toolkit)
 
 
-@pytest.mark.parametrize("awaiting", [False, True])
-def test_a_toolkit_lists_the_bots_unless_it_has_them(fields, service, awaiting):
+def test_a_toolkit_lists_the_bots_unless_it_has_them(fields, service):
     described = {"bot_2": "Knows the second half."}
     toolkit = KnowledgeBotToolkit(**fields, descriptions=described)
-    tools = asyncio.run(toolkit.aget_tools()) if awaiting else toolkit.get_tools()
+    tools = toolkit.get_tools()
     (known,) = KnowledgeBotToolkit(**fields, bots=[Bot(id="bot_2", name="Two")]).get_tools()
     assert [tool.name for tool in tools] == ["ask_bot_1", "ask_bot_2", "ask_bot_3"]
     assert tools[1].description == described["bot_2"]

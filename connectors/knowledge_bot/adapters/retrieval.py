@@ -190,8 +190,7 @@ def _all_of(bots: Sequence[str], outcomes: Sequence[T | BaseException]) -> list[
     if not failures:
         return answers
     (failed, error), *others = failures
-    if len(bots) > 1:
-        error.add_note(f"This was {failed}. Of {len(bots)} bots asked, {len(answers)} answered.")
+    error.add_note(f"This was {failed}. Of {len(bots)} bots asked, {len(answers)} answered.")
     for bot, other in others:
         error.add_note(f"{bot} failed as well: {other}")
     raise error

@@ -28,17 +28,8 @@ def tool_names(bots: Iterable["Bot"]) -> list[str]:
     service lists them.
     """
     ways = [_ways(bot) for bot in bots]
-    taken = [0] * len(ways)  # which of its ways each bot takes
-    while True:
-        names = [way[at] for way, at in zip(ways, taken, strict=True)]
-        seen = Counter([_TAKEN, *names])
-        clashing = [
-            at for at, name in enumerate(names) if seen[name] > 1 and taken[at] < len(ways[at]) - 1
-        ]
-        if not clashing:
-            return names
-        for at in clashing:
-            taken[at] += 1
+    wanted = Counter([_TAKEN, *(name for several in ways for name in {*several})])
+    return [next((name for name in several if wanted[name] == 1), several[-1]) for several in ways]
 
 
 def _ways(bot: "Bot") -> list[str]:
