@@ -1,6 +1,7 @@
 """Files for tests of extraction, and reading them as the service does."""
 
 import io
+import struct
 import zipfile
 import zlib
 from dataclasses import dataclass
@@ -91,6 +92,13 @@ def archive(members: dict[str, str | bytes]) -> bytes:
         for name, inside in members.items():
             file.writestr(name, inside)
     return packed.getvalue()
+
+
+def changed(data: bytes, change: "Callable[[bytes], bytes]") -> bytes:
+    """An archive with each of its members of XML changed."""
+    with zipfile.ZipFile(io.BytesIO(data)) as file:
+        members = {name: file.read(name) for name in file.namelist()}
+    return archive({name: change(one) if b"<" in one else one for name, one in members.items()})
 
 
 WORDS = (
@@ -194,3 +202,104 @@ def epub(*chapters: str, title: str = "A Book") -> bytes:
             **{f"in/c{at}.xhtml": page for at, page in enumerate(chapters)},
         }
     )
+
+
+_END, _NOWHERE = 0xFFFFFFFE, 0xFFFFFFFF
+_SECTOR, _SMALL_SECTOR = 512, 64
+
+
+def compound(streams: dict[str, bytes]) -> bytes:
+    """A compound file (MS-CFB) of streams by their paths, each of less than 4 KiB."""
+    paths = [path.split("/") for path in streams]
+    known = sorted({tuple(path[:end]) for path in paths for end in range(1, len(path) + 1)})
+    inside: dict[tuple[str, ...], list[int]] = {}
+    for number, path in enumerate(known, start=1):
+        inside.setdefault(path[:-1], []).append(number)
+    small, chain = b"", list[int]()
+    entries = []
+    for number, path in enumerate(known, start=1):
+        data = streams.get("/".join(path))
+        start = len(chain) if data else _END
+        sectors = -(-len(data or b"") // _SMALL_SECTOR)
+        chain += [*range(start + 1, start + sectors), _END] if data else []
+        small += (data or b"").ljust(sectors * _SMALL_SECTOR, b"\0")
+        kind, size = (1, 0) if data is None else (2, len(data))
+        following = next((one for one in inside[path[:-1]] if one > number), _NOWHERE)
+        below = inside.get(path, [_NOWHERE])[0]
+        entries.append(_entry(path[-1], kind, (_NOWHERE, following, below), start, size))
+    # The table of sectors is the first of them, behind it come the other parts, one by one.
+    links = _NOWHERE, _NOWHERE, inside[()][0]
+    names = _entry("Root Entry", 5, links, 0, len(small)) + b"".join(entries)
+    parts = [names, struct.pack(f"<{len(chain)}I", *chain), small]
+    counts = [-(-len(part) // _SECTOR) for part in parts]
+    starts = [1, 1 + counts[0], 1 + counts[0] + counts[1]]
+    table = [0xFFFFFFFD]
+    for count, start in zip(counts, starts, strict=True):
+        table += [*range(start + 1, start + count), _END]
+    names = names[:116] + struct.pack("<I", starts[2]) + names[120:]
+    header = struct.pack(
+        "<8s16x5H6xIII4xIIIII109I",
+        b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1",
+        *(0x3E, 3, 0xFFFE, 9, 6, 0, 1),
+        *(starts[0], 4096, starts[1], counts[1], _END, 0),
+        *(0, *[_NOWHERE] * 108),
+    )
+    body = struct.pack(f"<{len(table)}I", *table), names, *parts[1:]
+    return header + b"".join(
+        part.ljust(-(-len(part) // _SECTOR) * _SECTOR, b"\xff" if not at else b"\0")
+        for at, part in enumerate(body)
+    )
+
+
+def _entry(name: str, kind: int, links: tuple[int, int, int], start: int, size: int) -> bytes:
+    written = name.encode("utf-16-le")
+    return struct.pack(
+        "<64sHBB3I36xIII", written, len(written) + 2, kind, 1, *links, start, size, 0
+    )
+
+
+def xls(*cells: tuple[int, int, object, str], name: str = "Fees", hidden: int = 0) -> bytes:
+    """A workbook as Excel wrote it before 2007: a sheet of cells, each with its format."""
+    formats = [*dict.fromkeys(form for *_, form in cells)]
+    globals_ = [_begin(5)]
+    globals_ += [
+        _record(0x041E, struct.pack("<H", 164 + at) + _text(form))
+        for at, form in enumerate(formats)
+    ]
+    globals_ += [
+        _record(0x00E0, struct.pack("<HHH14x", 0, 164 + at, 0)) for at in range(len(formats))
+    ]
+    called = struct.pack("<BB", len(name), 0) + name.encode("latin-1")
+    length = sum(map(len, globals_)) + 10 + len(called) + 4
+    globals_ += [_record(0x0085, struct.pack("<IBB", length, hidden, 0) + called), _record(0x0A)]
+    sheet = [_begin(0x10)]
+    for row, column, value, form in cells:
+        place = struct.pack("<HHH", row, column, formats.index(form))
+        if isinstance(value, str):
+            sheet.append(_record(0x0204, place + _text(value)))
+        else:
+            sheet.append(_record(0x0203, place + struct.pack("<d", value)))
+    return compound({"Workbook": b"".join([*globals_, *sheet, _record(0x0A)])})
+
+
+def _record(kind: int, data: bytes = b"") -> bytes:
+    return struct.pack("<HH", kind, len(data)) + data
+
+
+def _begin(kind: int) -> bytes:
+    return _record(0x0809, struct.pack("<HHHHII", 0x0600, kind, 0, 0, 0, 0))
+
+
+def _text(text: str) -> bytes:
+    return struct.pack("<HB", len(text), 1) + text.encode("utf-16-le")
+
+
+def msg(properties: dict[int, str | bytes], header: int = 32) -> dict[str, bytes]:
+    """The streams of a message of Outlook, or with a header of 8 bytes of what is attached."""
+    listed, found = bytes(header), dict[str, bytes]()
+    for number, value in properties.items():
+        kind = 0x001F if isinstance(value, str) else 0x0102
+        data = value.encode("utf-16-le") if isinstance(value, str) else value
+        listed += struct.pack("<HHIII", kind, number, 6, len(data), 0)
+        found[f"__substg1.0_{number:04X}{kind:04X}"] = data
+    return {"__properties_version1.0": listed, **found}

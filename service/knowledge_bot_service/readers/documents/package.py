@@ -1,5 +1,6 @@
 """Documents that are ZIP archives of XML files, read with bounds against bombs."""
 
+import io
 import posixpath
 import re
 import zipfile
@@ -20,9 +21,7 @@ class Package:
     """The members of an archive, by name, and what they refer to."""
 
     def __init__(self, file: IO[bytes], archive: zipfile.ZipFile) -> None:
-        self._archive = archive
-        # For who reads the archive in another way.
-        self.file = file
+        self._archive, self._file = archive, file
         self._related: dict[str, dict[str, tuple[str, str]]] = {}
         self.names = frozenset(archive.namelist())
 
@@ -33,21 +32,34 @@ class Package:
             KeyError: there is none of the name.
             ExtractionError: it is larger than a document's part can be.
         """
+        data = self._read(name)
+        is_strict = _STRICT.search(data, 0, _START)
+        return (
+            _STRICT.sub(rb"http://schemas.openxmlformats.org/\1/2006/", data) if is_strict else data
+        )
+
+    def _read(self, name: str) -> bytes:
         info = self._archive.getinfo(name)
         _check(info)
         with self._archive.open(info) as member:
             # Reading stops at the declared size, whatever the compressed data would give.
-            data = member.read()
-        return (
-            _STRICT.sub(rb"http://schemas.openxmlformats.org/\1/2006/", data)
-            if (_STRICT.search(data, 0, _START))
-            else data
-        )
+            return member.read()
 
-    def check(self) -> None:
-        """Look at what all members unpack to, with the error of `read`."""
+    def usual(self) -> IO[bytes]:
+        """The archive for a library that unpacks it, in the usual namespaces of Office.
+
+        Raises:
+            ExtractionError: as `read`, for any of its members.
+        """
         for info in self._archive.infolist():
             _check(info)
+        if not _STRICT.search(self._read(self.main()), 0, _START):
+            return self._file
+        written = io.BytesIO()
+        with zipfile.ZipFile(written, "w") as archive:
+            for name in self.names:
+                archive.writestr(name, self.read(name))
+        return written
 
     def tree(self, name: str) -> "Element":
         """A member that is XML.

@@ -30,19 +30,16 @@ def read_xlsx(package: Package) -> ParsedDocument:
     A row that a filter hides is there.
 
     Raises:
-        ExtractionError: it is damaged, or in the strict form.
+        ExtractionError: it is damaged.
     """
     import openpyxl
 
-    package.check()
     try:
-        book = openpyxl.load_workbook(package.file, data_only=True)
-    except MemoryError:
+        book = openpyxl.load_workbook(package.usual(), data_only=True)
+    except (ExtractionError, MemoryError):
         raise
     except Exception:  # noqa: BLE001 (what openpyxl meets is not always an error of its own)
         raise ExtractionError("the spreadsheet is damaged") from None
-    if not book.worksheets:  # openpyxl finds none in the strict form (ISO/IEC 29500-1)
-        raise ExtractionError('the spreadsheet is a "Strict" one; save it as an ordinary .xlsx')
     sheets = (sheet for sheet in book.worksheets if sheet.sheet_state == "visible")
     blocks = [block for sheet in sheets for block in sheet_blocks(sheet.title, _rows(sheet))]
     return ParsedDocument(blocks, book.properties.title)
@@ -63,6 +60,8 @@ def read_xls(file: IO[bytes]) -> ParsedDocument:
                 logfile=log,
                 formatting_info=True,
                 ignore_workbook_corruption=True,
+                # Otherwise a cell at the end of the sheet makes all those before it.
+                ragged_rows=True,
             )
         blocks: list[Block] = []
         for sheet in book.sheets():

@@ -4,10 +4,25 @@
 # ruff: noqa: E501, ISC004
 
 import json
+import select
+import socket
 
 import pytest
 
-from document_files import SENTENCE, archive, docx, epub, odf, pptx, xlsx
+from document_files import (
+    SENTENCE,
+    archive,
+    changed,
+    compound,
+    docx,
+    epub,
+    msg,
+    odf,
+    pptx,
+    xls,
+    xlsx,
+)
+from knowledge_bot_service.readers.extract import ExtractionError
 
 MAIL = (
     "From: Ada <ada@example.org>\r\nTo: all@example.org\r\n"
@@ -79,6 +94,22 @@ def filter_rows(book):
     book["Fees"].auto_filter.ref = "A1"
 
 
+def strict(member):
+    """A member as Office saves it in the strict form."""
+    usual, others = b"http://schemas.openxmlformats.org/", b"http://purl.oclc.org/ooxml/"
+    for name in (b"spreadsheetml", b"officeDocument"):
+        member = member.replace(usual + name + b"/2006/", others + name + b"/")
+    return member
+
+
+TOWNS = "## Fees\n\nTown: Bern; From: 9.12.2025"
+CELLS = (
+    *((0, at, name, "General") for at, name in enumerate(["Town", "From"])),
+    *((1, 0, "Bern", "General"), (1, 1, 46000, DAY)),
+)
+# The numbers of properties (MS-OXPROPS).
+LETTER = msg({0x37: "The gate", 0x0E04: "all@example.org", 0x1000: "The code is 7714."})
+FEES = msg({0x3707: "fees.csv", 0x3701: b"Item,Price\nKey,45\n"}, 8).items()
 LIST = (
     '<text:list-style style:name="L"><text:list-level-style-number text:level="1"'
     ' style:num-format="a" style:num-suffix=")" text:start-value="2"/></text:list-style>'
@@ -100,6 +131,7 @@ SHEET = (
     ' table:number-rows-repeated="1048570"><table:table-cell table:number-columns-repeated="16384"/>'
     "</table:table-row></table:table>"
 )
+SHEET_ROW = f"<table:table-row>{CELL.format('', 'Kept.')}</table:table-row>"
 SLIDE = (
     "<draw:page><draw:frame><draw:text-box><text:p>Bring a card.</text:p></draw:text-box></draw:frame>"
     '<draw:frame presentation:class="title"><draw:text-box><text:p>Loans</text:p></draw:text-box>'
@@ -222,6 +254,16 @@ RTF = (
             epub("<html><body><h1>One</h1><p>A.</p></body></html>", f"<html><p>{SENTENCE}</html>"),
             f"# One\n\nA.\n\n{SENTENCE}",
         ),
+        ("a.xlsx", changed(xlsx(["Town", "From"], ["Bern", (46000, DAY)]), strict), TOWNS),
+        ("a.xls", xls(*CELLS), TOWNS),
+        (
+            "a.msg",
+            compound(
+                LETTER | {f"__attach_version1.0_#00000000/{name}": data for name, data in FEES}
+            ),
+            "# The gate\n\nTo: all@example.org\n\nThe code is 7714.\n\n## fees.csv\n\n"
+            "Item: Key; Price: 45",
+        ),
         ("a.xls", "Item\tPrice\nKey\t45\n", "Item: Key; Price: 45"),
         ("a.xls", f"<table><tr><td>{SENTENCE}</td></tr></table>", SENTENCE),
     ],
@@ -244,6 +286,7 @@ COMPOUND = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600)
         ("a.pptx", pptx(DEEP), "text is damaged"),
         ("a.pptx", pptx(TITLE + "a" * 30_000_000), "unpacks from"),
         ("a.xlsx", xlsx(), "no text"),
+        ("a.xls", xls((0, 0, "Hidden.", "General"), hidden=1), "no text"),
         ("a.xlsx", archive({"xl/workbook.xml": "<workbook>"}), "the spreadsheet is damaged"),
         ("a.xlsx", archive({"xl/workbook.xml": "<workbook>", "a": b"a" * 30_000_000}), "unpacks"),
         ("a.odt", odf("<text:p/>"), "no text"),
@@ -277,9 +320,64 @@ def test_what_cannot_be_read_gets_its_reason(name, content, reason, read):
     assert reason in read.reason(content, name)
 
 
+PARAGRAPH = "<text:p>Kept.</text:p>"
+PACKAGES = {
+    "a.docx": docx("Kept."),
+    "a.pptx": pptx(TITLE.replace("Fees", "Kept.")),
+    "a.xlsx": xlsx(["Kept."]),
+    "a.odt": odf(PARAGRAPH),
+    "a.ods": odf(f"<table:table>{SHEET_ROW}</table:table>", kind="spreadsheet"),
+    "a.odp": odf(SLIDE.replace("Bring a card.", "Kept."), kind="presentation"),
+    "a.epub": epub("<html><body><p>Kept.</p></body></html>"),
+}
+LAUGHING = "".join(f'<!ENTITY l{at} "{f"&l{at - 1};" * 10}">' for at in range(1, 10))
+ATTACKS = {
+    "bomb": ("", "a" * 30_000_000),
+    "laughs": (f'<!DOCTYPE a [<!ENTITY l0 "lol">{LAUGHING}]>', "&l9;"),
+    "file": ('<!DOCTYPE a [<!ENTITY s SYSTEM "{file}">]>', "&s;"),
+    "network": ('<!DOCTYPE a SYSTEM "{url}" [<!ENTITY s SYSTEM "{url}">]>', "&s;"),
+    "deep": ("", "<a>" * 100_000),
+}
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+@pytest.mark.parametrize("name", PACKAGES)
+def test_what_is_hostile_in_an_archive_is_refused_or_left_out(name, attack, read, tmp_path):
+    other = tmp_path / "other"
+    other.write_text("s3cret")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/"
+        declared, inside = (
+            one.format(file=other.as_uri(), url=url).encode() for one in ATTACKS[attack]
+        )
+
+        def attacked(member: bytes) -> bytes:
+            if b"Kept." not in member:
+                return member
+            start = member.startswith(b"<?xml") and member.index(b"?>") + 2
+            member = member[:start] + declared + member[start:]
+            return member.replace(b"Kept.", b"Kept." + inside, 1)
+
+        try:
+            text = read(changed(PACKAGES[name], attacked), name).text
+        except ExtractionError as error:
+            text = str(error)
+            assert attack != "bomb" or "unpacks from" in text
+        assert text
+        assert "s3cret" not in text
+        assert text.count("lol") < 100
+        assert not select.select([server], [], [], 0)[0], "somebody was asked"
+
+
+@pytest.mark.parametrize("content", PACKAGES.values(), ids=PACKAGES)
+def test_what_is_attacked_is_read_as_it_is(content, read):
+    assert "Kept." in read(content).text
+
+
 @pytest.mark.parametrize(
     ("name", "content"),
     [
+        ("a.xls", xls((0, 0, "Kept.", "General"), (65535, 255, "b", "General"))),
         ("a.xml", f"{LAUGHS}<a>Kept. &a;&b;</a>"),
         ("a.rtf", "{\\rtf1 " + "{" * 100_000 + "Kept." + "}" * 100_001),
         (
