@@ -12,7 +12,7 @@ from knowledge_bot_service.readers.analyzer.blocks import text_of
 from knowledge_bot_service.readers.extract import ExtractionError, extract
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from openpyxl import Workbook
 
@@ -258,8 +258,18 @@ def _entry(name: str, kind: int, links: tuple[int, int, int], start: int, size: 
     )
 
 
-def xls(*cells: tuple[int, int, object, str], name: str = "Fees", hidden: int = 0) -> bytes:
-    """A workbook as Excel wrote it before 2007: a sheet of cells, each with its format."""
+def xls(
+    *cells: tuple[int, int, object, str],
+    hidden: int = 0,
+    rows: "Sequence[int]" = (),
+    columns: "Sequence[int]" = (),
+    filtered: bool = False,
+) -> bytes:
+    """A workbook as Excel wrote it before 2007: a sheet of cells, each with its format.
+
+    The sheet may be hidden, and some of its rows and columns, maybe by a filter.
+    """
+    name = "Fees"
     formats = [*dict.fromkeys(form for *_, form in cells)]
     globals_ = [_begin(5)]
     globals_ += [
@@ -269,10 +279,16 @@ def xls(*cells: tuple[int, int, object, str], name: str = "Fees", hidden: int = 
     globals_ += [
         _record(0x00E0, struct.pack("<HHH14x", 0, 164 + at, 0)) for at in range(len(formats))
     ]
+    if filtered:
+        globals_ += [
+            _record(0x0018, struct.pack("<HBBHHH6s", 0x20, 0, 1, 0, 0, 1, b"\0\0\0\0\0\r"))
+        ]
     called = struct.pack("<BB", len(name), 0) + name.encode("latin-1")
     length = sum(map(len, globals_)) + 10 + len(called) + 4
     globals_ += [_record(0x0085, struct.pack("<IBB", length, hidden, 0) + called), _record(0x0A)]
     sheet = [_begin(0x10)]
+    sheet += [_record(0x0208, struct.pack("<H8xHI", row, 0, 0x20)) for row in rows]
+    sheet += [_record(0x007D, struct.pack("<5H2x", one, one, 0, 0, 1)) for one in columns]
     for row, column, value, form in cells:
         place = struct.pack("<HHH", row, column, formats.index(form))
         if isinstance(value, str):

@@ -55,10 +55,10 @@ def addressed(block: Block) -> Block:
 
     A text full of links is about what they are called, and a heading stands for what is below it.
     """
-    parts = (block.text, *block.cells)
-    if not any(_OPEN in part for part in parts):
+    if _OPEN not in block.text and not any(_OPEN in cell for cell in block.cells):
         return block
-    is_told = block.kind != "heading" and sum(part.count(_OPEN) for part in parts) <= _MAX_LINKS
+    links = sum(part.count(_OPEN) for part in (block.text, *block.cells))
+    is_told = block.kind != "heading" and links <= _MAX_LINKS
     told = r" (\1)" if is_told else ""
     return replace(
         block,

@@ -167,7 +167,7 @@ class _OdfBody:
             yield from table_blocks([*self._rows(table)], is_named=has_names or None)
 
     def _rows(self, table: "Element") -> Iterator[list[str]]:
-        count = 0
+        count, hidden = 0, _hidden_columns(table)
         # What cells of the rows before say in their columns, and for how many rows more.
         merged: dict[int, tuple[str, int]] = {}
         for row in named(table, "table-row"):
@@ -182,6 +182,7 @@ class _OdfBody:
             # Rows that are repeated are empty ones nearly always, up to the end of the sheet.
             times = min(_number(row, "number-rows-repeated", 1), _MAX_REPEATED)
             count += times
+            words = [one for at, one in enumerate(words) if at not in hidden]
             yield from [words] * (times if any(words) else 1)
 
     def _cell(self, cell: "Element", merged: dict[int, tuple[str, int]], at: int) -> str:
@@ -220,6 +221,16 @@ class _OdfBody:
                     if _get(child, "style-name") not in self._hidden:
                         yield from self._texts(child)
             yield child.tail or ""
+
+
+def _hidden_columns(table: "Element") -> set[int]:
+    found: set[int] = set()
+    end = 0
+    for column in named(table, "table-column"):
+        start = end
+        end = min(start + _number(column, "number-columns-repeated", 1), _MAX_COLUMNS)
+        found |= {*range(start, end)} if _get(column, "visibility") == "collapse" else set()
+    return found
 
 
 def _mark(form: "Element | None", numbers: tuple[str, ...]) -> str:

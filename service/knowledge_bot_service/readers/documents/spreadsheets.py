@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import date, time, timedelta
 from itertools import islice
 from typing import IO, TYPE_CHECKING, Final
@@ -15,7 +15,7 @@ from knowledge_bot_service.readers.documents.tables import table_blocks
 if TYPE_CHECKING:
     from openpyxl.worksheet.worksheet import Worksheet
     from xlrd.book import Book
-    from xlrd.sheet import Cell
+    from xlrd.sheet import Cell, Sheet
 
 
 def sheet_blocks(name: str, rows: Iterable[list[str]]) -> list[Block]:
@@ -63,13 +63,8 @@ def read_xls(file: IO[bytes]) -> ParsedDocument:
                 # Otherwise a cell at the end of the sheet makes all those before it.
                 ragged_rows=True,
             )
-        blocks: list[Block] = []
-        for sheet in book.sheets():
-            if not sheet.visibility:
-                rows = (
-                    [_old_words(book, one) for one in sheet.row(at)] for at in range(sheet.nrows)
-                )
-                blocks += sheet_blocks(sheet.name, rows)
+        sheets = (sheet for sheet in book.sheets() if not sheet.visibility)
+        blocks = [one for sheet in sheets for one in sheet_blocks(sheet.name, _old_rows(sheet))]
     except MemoryError:
         raise
     except Exception as error:  # noqa: BLE001 (what xlrd meets is not always an error of its own)
@@ -77,6 +72,22 @@ def read_xls(file: IO[bytes]) -> ParsedDocument:
         how = "protected by a password" if is_protected else "damaged, or older than Excel 5"
         raise ExtractionError(f"the spreadsheet is {how}") from None
     return ParsedDocument(blocks)
+
+
+def _old_rows(sheet: "Sheet") -> Iterator[list[str]]:
+    """The rows of a sheet, and none that is hidden unless by a filter."""
+    book = sheet.book
+    filtered = {one.scope for one in book.name_obj_list if one.name == _FILTER}
+    columns = {at for at, one in sheet.colinfo_map.items() if one.hidden}
+    rows = {at for at, one in sheet.rowinfo_map.items() if one.hidden}
+    for number in range(sheet.nrows):
+        if number not in rows or sheet.number in filtered:
+            cells = enumerate(sheet.row(number))
+            yield [_old_words(book, cell) for at, cell in cells if at not in columns]
+
+
+# What xlrd calls the name of what a filter is for.
+_FILTER: Final = "_FilterDatabase"
 
 
 def _old_words(book: "Book", cell: "Cell") -> str:

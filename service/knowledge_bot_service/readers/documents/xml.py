@@ -8,6 +8,8 @@ from knowledge_bot_service.readers.documents.document import ExtractionError, Pa
 from knowledge_bot_service.readers.documents.parsing import fault, parsed_xml
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lxml.etree import _Element as Element
 
 
@@ -38,26 +40,27 @@ def read_xml(file: IO[bytes]) -> ParsedDocument:
 def _blocks(element: "Element", found: list[Block]) -> list[Block]:
     """The blocks of an element, behind those found before."""
     values = [(_name(key), str(value)) for key, value in element.items() if value.strip()]
-    children = len(element)
-    if not children or _is_mixed(element):
+    children = [*element]
+    if not children or _is_mixed(element, children):
         words = "".join(map(str, element.itertext())) if children else element.text or ""
         if text := " ".join(words.split()):
             values.append(("" if children or _is_prose(text) else _name(element.tag), text))
         return _tell(values, found)
-    for child in element:
+    for child in children:
         text = " ".join((child.text or "").split())
         if len(child) or child.keys() or _is_prose(text):
-            _tell(values, found)
-            values = []
+            if values:
+                _tell(values, found)
+                values = []
             _blocks(child, found)
         elif text:
             values.append((_name(child.tag), text))
     return _tell(values, found)
 
 
-def _is_mixed(element: "Element") -> bool:
+def _is_mixed(element: "Element", children: "Sequence[Element]") -> bool:
     """Whether words stand beside other elements: these are marks within a text."""
-    own = (element.text, *(child.tail for child in element))
+    own = (element.text, *(child.tail for child in children))
     return any(words and not words.isspace() for words in own)
 
 

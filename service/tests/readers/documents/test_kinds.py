@@ -272,6 +272,97 @@ def test_what_an_office_has_is_read_as_its_readers_see_it(name, content, text, r
     assert read(content, name).text == text
 
 
+LEFT = [(0, 0, "Left", "General"), (0, 1, "Kept", "General"), (1, 1, "Left", "General")]
+FOLDED = CELL.format("", "Left") + CELL.format("", "Kept")
+FOLDED_COLUMN = '<table:table-column table:visibility="collapse"/>'
+SHAPE = '<p:sp><p:nvSpPr><p:ph type="{}"/></p:nvSpPr><a:p><a:r><a:t>{}</a:t></a:r></a:p></p:sp>'
+CHART = "<p:graphicFrame><c:chart xmlns:c='c'><c:v>Left</c:v></c:chart></p:graphicFrame>"
+DIAGRAM = '<p:graphicFrame><a:relIds r:dm="rId2"/></p:graphicFrame>'
+PICTURE = (
+    '<w:p><wp:docPr xmlns:wp="http://schemas.openxmlformats.org/drawingml/2006/'
+    'wordprocessingDrawing" name="Left" descr="Kept"/></w:p>'
+)
+
+
+def comment(book):
+    """Hide a column, and comment a cell of another."""
+    from openpyxl.comments import Comment
+
+    book["Fees"].column_dimensions["A"].hidden = True
+    book["Fees"]["B1"].comment = Comment("Left", "Left")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.docx", docx("Kept", header1="<w:t>Left</w:t>", comments="<w:t>Left</w:t>")),
+        ("a.docx", docx(body=PICTURE)),
+        ("a.pptx", pptx(*(SHAPE.format(*one) for one in [("dt", "Left"), ("", "Kept")]))),
+        ("a.pptx", pptx(SHAPE.format("ftr", "Left") + CHART + SHAPE.format("", "Kept"))),
+        ("a.xlsx", xlsx(["Left", "Kept"], change=comment)),
+        ("a.xls", xls(*LEFT, rows=[1], columns=[0])),
+        (
+            "a.ods",
+            odf(
+                f"<table:table>{FOLDED_COLUMN}<table:table-row>{FOLDED}</table:table-row>"
+                "</table:table>",
+                kind="spreadsheet",
+            ),
+        ),
+        (
+            "a.odt",
+            odf(
+                "<text:p>Kept<office:annotation><text:p>Left</text:p></office:annotation>"
+                "</text:p><text:table-of-content><text:p>Left</text:p></text:table-of-content>"
+            ),
+        ),
+        (
+            "a.odt",
+            odf(
+                "<text:p><draw:frame><draw:text-box><text:p>Kept</text:p></draw:text-box>"
+                "</draw:frame></text:p>"
+            ),
+        ),
+        (
+            "a.odp",
+            odf(
+                '<draw:page><draw:frame presentation:class="footer"><text:p>Left</text:p>'
+                "</draw:frame><draw:frame><text:p>Kept</text:p></draw:frame></draw:page>",
+                kind="presentation",
+            ),
+        ),
+        (
+            "a.rtf",
+            r"{\rtf1 {\header Left}{\footer Left}{\pict\pngblip 4c656674}{\object\objdata 4c}Kept\par}",
+        ),
+        ("a.srt", "7\n00:00:01,000 --> 00:00:02,000\nKept"),
+        ("a.vcf", "BEGIN:VCARD\nFN:Kept\nUID:Left\nREV:Left\nEND:VCARD"),
+        ("a.eml", f"{MAIL}X-Spam: Left\n\nKept"),
+        ("a.xml", "<a><b>Kept</b></a>"),
+        ("a.txt", "Kept"),
+    ],
+)
+def test_what_a_person_does_not_see_is_left_out(name, content, read):
+    text = read(content, name).text
+    assert "Kept" in text
+    assert "Left" not in text
+
+
+def test_what_a_filter_hides_is_there_in_old_workbooks_too(read):
+    assert "Left" in read(xls(*LEFT, rows=[1], filtered=True), "a.xls").text
+
+
+def test_a_diagram_is_told(read):
+    data = pptx(DIAGRAM, notes=NOTES, link="../notes.xml")
+    assert read(data, "a.pptx").text == "- Say it slowly.\n\nSay it slowly."
+
+
+def test_an_attachment_that_cannot_be_read_is_named(read):
+    document = read(PARTS.replace("fees.csv", "fees.doc").replace("text/csv", "x/y"), "a.eml")
+    assert "7714" in document.text
+    assert "'fees.doc' is not read" in document.warnings[0]
+
+
 LAUGHS = (
     '<?xml version="1.0"?><!DOCTYPE a [<!ENTITY a "x"><!ENTITY b SYSTEM "file:///etc/passwd">]>'
 )
