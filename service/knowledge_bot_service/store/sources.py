@@ -177,7 +177,6 @@ class SourceStore:
         *,
         source: StoredSource,
         material: Material,
-        public_id: str,
         made_of: str | None = None,
         quota: int | None = None,
         settle: Callable[[sqlite3.Connection, int], tuple[Outcome, int | None]] | None = None,
@@ -188,7 +187,7 @@ class SourceStore:
         What `settle` decides, which gets the place that a new source would have, is done in it: the
         outcome, and the place of the source that is there. One
         that replaces another takes the place and the id of that when it is ready, and until then
-        has `public_id`. An earlier replacement that is not ready is dropped; a source that is not
+        has its own. An earlier replacement that is not ready is dropped; a source that is not
         ready itself is given up for its replacement.
 
         The future raises RefusedRequestError when `quota` sources that did not fail are there, and
@@ -221,7 +220,7 @@ class SourceStore:
                 " made_of, replaces, place) VALUES (?, ?, ?, ?, 'pending', ?, ?, ?, ?, ?, ?)",
                 (
                     number,
-                    public_id,
+                    source.id,
                     source.name,
                     source.kind,
                     source.created_at,
@@ -525,7 +524,8 @@ def finish(
     who added it; `title` is the document's own.
     """
     row = connection.execute(
-        "SELECT replaces FROM source WHERE id = ? AND status IN ('pending', 'processing')",
+        "SELECT replaces, EXISTS (SELECT 1 FROM passage WHERE passage.source = source.id) AS begun"
+        " FROM source WHERE id = ? AND status IN ('pending', 'processing')",
         (source,),
     ).fetchone()
     # It was deleted, or given up for its replacement, while it was worked on.
@@ -538,7 +538,7 @@ def finish(
         " ready_at = ? WHERE id = ?",
         (status, reason, READER, title, json.dumps(warnings), now(), source),
     )
-    if status == "failed" and row["replaces"] is not None:
+    if status == "failed" and row["begun"]:
         _leave_to_removal(connection, source)
     connection.execute("DELETE FROM job WHERE source = ?", (source,))
 

@@ -24,9 +24,9 @@ from starlette.concurrency import run_in_threadpool
 from knowledge_bot.models import Bot, Collection, Header
 from knowledge_bot_service.answers.answerer import (
     AnsweredMessage,
-    Answerer,
     ModelFailedError,
     WordedAnswer,
+    answer,
 )
 from knowledge_bot_service.answers.conversations import (
     AskedQuestion,
@@ -238,7 +238,6 @@ class KnowledgeBase:
         self._removal = Removal(self._database, folder.material)
         self._search = Search(self._database)
         self._finder = Finder(self._search)
-        self._answerer = Answerer(self._finder)
         self._answering = ThreadPoolExecutor(_ANSWERING, "answering")
         self._writer = writer
         self._loop = asyncio.get_running_loop()
@@ -440,7 +439,6 @@ class KnowledgeBase:
         stored = self._store.accept(
             source=source,
             material=material,
-            public_id=work,
             made_of=sent.made_of,
             quota=self.settings.limits.sources,
             settle=partial(
@@ -492,29 +490,29 @@ class KnowledgeBase:
         """
         collections = self._bot(bot)
         await self._backlog.wait(collections, self.settings.wait_for_sources)
-        asked, answer = await self._loop.run_in_executor(
+        asked, worded = await self._loop.run_in_executor(
             self._answering, self._answer, bot, content, conversation, collections
         )
-        if self._writer is not None and answer.passages:
+        if self._writer is not None and worded.passages:
             try:
-                answer = await self._writer.write(asked, answer.passages)
+                worded = await self._writer.write(asked, worded.passages)
             except ModelFailedError:
                 self._count("failed")
                 raise
         message = AnsweredMessage(
             id=new_id("msg_"),
-            answer=answer.text,
+            answer=worded.text,
             conversation_id=conversation or new_id("conv_"),
             created_at=datetime.now(UTC),
-            sources=tuple(answer.sources),
-            found=answer.found,
+            sources=tuple(worded.sources),
+            found=worded.found,
         )
         stored = self._conversations.add(
             message,
             bot=bot,
             name=_shortened(asked.question),
             content=content,
-            sources=json.dumps([source.model_dump() for source in answer.sources]),
+            sources=json.dumps([source.model_dump() for source in worded.sources]),
             done=None if keyed is None else keyed.done(message.id, _answer_of(message)),
         )
         # On a full disk an answer is better than none, although its conversation cannot go on.
@@ -540,7 +538,7 @@ class KnowledgeBase:
             raise invalid(
                 f"value.content: its question must have at most {QUESTION_LENGTH:,} characters"
             )
-        return asked, self._answerer.answer(asked, collections)
+        return asked, answer(asked, self._finder, collections)
 
     async def search(
         self, query: str, *, bot: str | None, collections: Sequence[str], limit: int

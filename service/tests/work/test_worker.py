@@ -11,6 +11,10 @@ from pathlib import Path
 import pytest
 
 from in_process import InProcess
+from knowledge_bot_service.readers.passages import IndexEntry
+from knowledge_bot_service.store.catalog import Removal
+from knowledge_bot_service.store.entries import insert_entries
+from knowledge_bot_service.store.sources import Material, SourceStore, StoredSource, finish
 from page_server import answer, serving
 from service_calls import add_text, ask, value_of
 from waiting import until
@@ -169,3 +173,24 @@ def test_a_source_whose_work_breaks_off_each_time_is_given_up_and_the_next_is_no
     assert status == "failed"
     assert reason == "given up after 3 attempts: processing it broke off each time"
     assert end_of(fresh, fine) == ("ready", None)
+
+
+def test_what_fails_half_way_leaves_nothing_of_its_text(database, tmp_path):
+    store = SourceStore(database, ["col_one"])
+    source = StoredSource(
+        id="src_1",
+        name="Long",
+        collections=(),
+        status="pending",
+        created_at=0,
+        revision="rev_1",
+        kind="text",
+    )
+    store.accept(source=source, material=Material(content="…")).result()
+    database.run(insert_entries, 1, [1], [IndexEntry("Beginning", "long", "- begin", "[]", b"")])
+    database.run(finish, 1, "failed", "it takes too long")
+    removal = Removal(database, tmp_path)
+    removal.start()
+    count = "SELECT count(*) FROM passage"
+    assert until(lambda: database.reader().execute(count).fetchone()[0] == 0)
+    removal.stop()
