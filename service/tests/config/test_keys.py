@@ -61,6 +61,9 @@ MAY = {"read": 1, "write": 2, "manage": 3}
         ("GET /sync?origin=x", None, "manage"),
         ("POST /sync/complete", {}, "manage"),
         ("DELETE /sources/src_x", None, "manage"),
+        # A line's end in a path is nothing that a rule stops at.
+        ("GET /sync%0A?origin=x", None, "manage"),
+        ("DELETE /sources/src_x%0Ay", None, "manage"),
     ],
 )
 def test_each_role_may_what_it_says_and_nothing_else(service, role, asked, body, needed):
