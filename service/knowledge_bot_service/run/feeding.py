@@ -70,6 +70,7 @@ class Feeding:
         self._find = partial(Folder, folder, exclude=own, name=_ORIGIN)
         self._told: set[object] = set()
         self._left: tuple[int, ...] = ()
+        self._again = _SOONEST
         self._thread = threading.Thread(target=self._run, name="feeding", daemon=True)
 
     def __enter__(self) -> Self:
@@ -90,7 +91,6 @@ class Feeding:
         self._stop.set()
 
     def _run(self) -> None:
-        again = _SOONEST
         with self._client:
             while not self._stop.is_set():
                 try:
@@ -106,10 +106,10 @@ class Feeding:
                     if not self._stop.is_set():
                         _say(
                             f"Error: {error} The service goes on, and is fed {self._folder} again "
-                            f"in {again:.0f} s."
+                            f"in {self._again:.0f} s."
                         )
-                self._stop.wait(again)
-                again = min(2 * again, _LATEST)
+                self._stop.wait(self._again)
+                self._again = min(2 * self._again, _LATEST)
 
     def _held(self) -> tuple[int, ...]:
         """What the service holds of the folder, in short."""
@@ -118,6 +118,7 @@ class Feeding:
     def _ingest(self, items: Any) -> Report:
         before = self._held()
         report = self._options.run(self._client, items)
+        self._again = _SOONEST
         # Only a run that changed nothing knows what it left: what is deleted right after another
         # one's end would be taken for that.
         changed = report.created + report.replaced + report.moved + report.removed
