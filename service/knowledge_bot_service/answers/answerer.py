@@ -169,46 +169,37 @@ def _cited(used: Sequence[Ranked]) -> CitedSource:
     )
 
 
-class Answerer:
-    """Answers questions from the passages of collections.
+def answer(asked: AskedQuestion, finder: Finder, collections: Sequence[int]) -> WordedAnswer:
+    """Answer with a part of the best passage, then the names of the sources.
+
+    Where another passage is nearly as good, and always where it is not sure that any of them
+    answers, a part of that follows, if both have 1,000 characters together at most.
 
     Args:
+        asked: the question, and what was said before it.
         finder: finds the passages.
+        collections: the numbers of the collections to answer from.
+
+    Returns:
+        The answer; its text is `REFUSAL` when no passage is about the question, and begins with
+        `UNSURE` when none is sure to answer it.
     """
-
-    def __init__(self, finder: Finder) -> None:
-        self._finder = finder
-
-    def answer(self, asked: AskedQuestion, collections: Sequence[int]) -> WordedAnswer:
-        """Answer with a part of the best passage, then the names of the sources.
-
-        Where another passage is nearly as good, and always where it is not sure that any of them
-        answers, a part of that follows, if both have 1,000 characters together at most.
-
-        Args:
-            asked: the question, and what was said before it.
-            collections: the numbers of the collections to answer from.
-
-        Returns:
-            The answer; its text is `REFUSAL` when no passage is about the question, and begins
-            with `UNSURE` when none is sure to answer it.
-        """
-        if said := small_talk(asked.question):
-            return WordedAnswer(_REPLIES[said], found=None)
-        found = self._finder.find(asked, collections)
-        if not found.is_near:
-            return WordedAnswer(REFUSAL, found=False)
-        best, *others = found.passages
-        chosen, shown = [best], [_window(best, WINDOW)]
-        if others and (not found.is_found or others[0].score >= best.score - _NEAR):
-            second = _window(others[0], _SECOND)
-            if len(shown[0]) + len(second) <= _LONGEST:
-                chosen.append(others[0])
-                shown.append(second)
-        words = "\n\n".join(dict.fromkeys(shown))
-        if not found.is_found:
-            words = f"{UNSURE}\n\n{words}"
-        return WordedAnswer.citing(words, chosen, found.passages, found=found.is_found)
+    if said := small_talk(asked.question):
+        return WordedAnswer(_REPLIES[said], found=None)
+    found = finder.find(asked, collections)
+    if not found.is_near:
+        return WordedAnswer(REFUSAL, found=False)
+    best, *others = found.passages
+    chosen, shown = [best], [_window(best, WINDOW)]
+    if others and (not found.is_found or others[0].score >= best.score - _NEAR):
+        second = _window(others[0], _SECOND)
+        if len(shown[0]) + len(second) <= _LONGEST:
+            chosen.append(others[0])
+            shown.append(second)
+    words = "\n\n".join(dict.fromkeys(shown))
+    if not found.is_found:
+        words = f"{UNSURE}\n\n{words}"
+    return WordedAnswer.citing(words, chosen, found.passages, found=found.is_found)
 
 
 def _window(passage: Ranked, room: int) -> str:

@@ -67,11 +67,6 @@ class DataFolder:
             raise FolderError(f"cannot use the data folder {path}: {error}") from None
 
     @property
-    def database(self) -> Path:
-        """The database's file."""
-        return database_file(self.path)
-
-    @property
     def material(self) -> Path:
         """Where uploads and long texts wait until their source is done."""
         return self.path / MATERIAL

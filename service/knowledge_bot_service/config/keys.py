@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Final
 
 from pydantic import Field, ValidationError
 
@@ -32,8 +31,6 @@ from knowledge_bot_service.config.settings import (
 )
 
 _log = logging.getLogger(__name__)
-
-_RIGHTS: Final = set(KeyRights.model_fields)
 
 
 class Key(KeyRights):
@@ -99,26 +96,20 @@ class KeyList:
     def __init__(self, folder: DataFolder, settings: ServiceConfiguration) -> None:
         self._stored = StoredKeys(folder.path)
         self._taken = _configured_keys(settings)
-        self.generated = None if settings.keys else folder.api_key()
-        if self.generated is not None:
-            self._take("generated", self.generated)
+        self.generated = None if settings.keys else self.take("generated", folder.api_key())
 
-    def make_own(self, name: str) -> str:
-        """Make a key for a client in this process. It manages, and ends with the process."""
-        made = new_key()
-        self._take(name, made)
-        return made
+    def take(self, name: str, key: str) -> str:
+        """Take a key that manages, until this process ends; returns it."""
+        # Its name may be one that no configured key can have.
+        made = Key.model_construct(name=name, role="manage", sha256=_digest(key))
+        self._taken[made.sha256] = made
+        return key
 
     def find(self, given: str) -> Key | None:
         """Return the key that a client sent, even if it has expired; None if it is unknown."""
         # By its digest, so that the time it takes reveals nothing about the key.
         digest = _digest(given)
         return self._taken.get(digest) or self._stored.find(digest)
-
-    def _take(self, name: str, key: str) -> None:
-        # Its name may be one that no configured key can have.
-        made = Key.model_construct(name=name, role="manage", sha256=_digest(key))
-        self._taken[made.sha256] = made
 
 
 class StoredKeys:
@@ -227,7 +218,9 @@ def _read(file: Path) -> Key | None:
 def _configured_keys(settings: ServiceConfiguration) -> dict[str, Key]:
     found: dict[str, Key] = {}
     for one in settings.keys:
-        key = Key(sha256=_digest(_secret_of(one)), **one.model_dump(include=_RIGHTS))
+        key = Key(
+            sha256=_digest(_secret_of(one)), **one.model_dump(include={*KeyRights.model_fields})
+        )
         other = found.setdefault(key.sha256, key)
         if other is not key:
             raise SettingsError(f"keys: {other.name} and {key.name} are the same key")

@@ -4,7 +4,7 @@ import os
 import shutil
 import sqlite3
 import tempfile
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +18,6 @@ from knowledge_bot_service.config.folder import (
     give_to_owner,
     mark_used,
 )
-from knowledge_bot_service.config.refusals import DiskFullError, storage_error
 from knowledge_bot_service.store.material import synchronise_folder
 from knowledge_bot_service.store.schema import check_version
 
@@ -49,33 +48,32 @@ def copy_folder(source: Path, target: Path) -> str:
             f"{target} is not an empty folder; name another one, or move it away after the service "
             "that uses it has stopped. Nothing was copied"
         )
-    try:
-        target.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=target, prefix=".kbot-copy-") as staging:
-            made = Path(staging)
-            _copy(source, made)
-            held = _checked(made / DATABASE)
-            mark_used(made)
-            give_to_owner(target, *made.rglob("*"))
-            for path in sorted(made.iterdir(), key=lambda one: one.name == DATABASE):
-                path.rename(target / path.name)
-        target.chmod(0o700)
-        synchronise_folder(target)
-    except (OSError, sqlite3.Error, FolderError) as error:
+    with ExitStack() as undone:
         if not is_there:
-            shutil.rmtree(target, ignore_errors=True)
-        raise _told(error, source, target) from None
+            undone.callback(shutil.rmtree, target, ignore_errors=True)
+        try:
+            held = _copied(source, target)
+        except (OSError, sqlite3.Error) as error:
+            why = getattr(error, "strerror", None) or error
+            told = f"cannot copy {source} to {target}: {why}. Nothing was copied"
+            raise FolderError(told) from None
+        undone.pop_all()
     return held
 
 
-def _told(error: Exception, source: Path, target: Path) -> FolderError:
-    if isinstance(error, FolderError):
-        return error
-    if isinstance(storage_error(error), DiskFullError):
-        return FolderError(f"the disk of {target.absolute()} is full; nothing was copied")
-    if isinstance(error, OSError):
-        return FolderError(f"cannot copy to {target}: {error.strerror}; nothing was copied")
-    return FolderError(f"the database of {source} cannot be used: {error}. Nothing was copied")
+def _copied(source: Path, target: Path) -> str:
+    target.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target, prefix=".kbot-copy-") as staging:
+        made = Path(staging)
+        _copy(source, made)
+        held = _checked(made / DATABASE)
+        mark_used(made)
+        give_to_owner(target, *made.rglob("*"))
+        for path in sorted(made.iterdir(), key=lambda one: one.name == DATABASE):
+            path.rename(target / path.name)
+    target.chmod(0o700)
+    synchronise_folder(target)
+    return held
 
 
 def _copy(source: Path, made: Path) -> None:
@@ -116,9 +114,7 @@ def _checked(database: Path) -> str:
     with closing(_connected(database)) as connection:
         found = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
         if found != "ok":
-            raise FolderError(
-                f"the database is damaged: {' '.join(found.split())}. Nothing was copied"
-            )
+            raise sqlite3.DatabaseError(f"the database is damaged: {' '.join(found.split())}")
         counts = {
             name: connection.execute(f"SELECT count(*) FROM {name}").fetchone()[0]  # noqa: S608 - constants
             for name in ("source", "conversation")

@@ -132,7 +132,7 @@ def serve(  # noqa: PLR0917 - click passes every option by name
     if context.invoked_subcommand is not None:
         return
     from knowledge_bot_service.config import logs
-    from knowledge_bot_service.config.folder import DataFolder, FolderError
+    from knowledge_bot_service.config.folder import DataFolder, FolderError, new_key
     from knowledge_bot_service.config.keys import KeyList
     from knowledge_bot_service.config.settings import (
         GIVEN_KEY,
@@ -182,7 +182,7 @@ def serve(  # noqa: PLR0917 - click passes every option by name
                         click.echo(f"API key:  that of {_KEY_VARIABLE}, which is set", err=True)
                     if feeding is not None:
                         _tell_what_is_next(base_url, keys.generated, fed)
-                        feeding.start(keys.make_own("--with"))
+                        feeding.start(keys.take("--with", new_key()))
                     click.echo("Stop with Ctrl-C.", err=True)
 
                 run(

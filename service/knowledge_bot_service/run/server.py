@@ -12,7 +12,7 @@ from types import FrameType
 import uvicorn
 
 from knowledge_bot import __version__
-from knowledge_bot_service.config.folder import DataFolder, FolderError, mark_used
+from knowledge_bot_service.config.folder import DataFolder, FolderError, database_file, mark_used
 from knowledge_bot_service.config.keys import KeyList
 from knowledge_bot_service.config.refusals import DiskFullError, StorageError, storage_error
 from knowledge_bot_service.config.settings import ServiceConfiguration, SettingsError
@@ -141,7 +141,7 @@ def opened(folder: DataFolder) -> ServiceDatabase:
     Raises:
         FolderError: the disk is full, or the database is not one that this version can use.
     """
-    path = folder.database
+    path = database_file(folder.path)
     try:
         database = ServiceDatabase(path)
         # This raises now if the disk is full.

@@ -112,7 +112,7 @@ class IdempotentRequests:
             ) from None
         self._handled[keyed.key] = ended = asyncio.Event()
         try:
-            done = await run_in_threadpool(self._found, keyed.key)
+            done = await run_in_threadpool(lambda: find_done(self._database.reader(), keyed.key))
             if done is None:
                 birth = _birth(keyed.key)
                 if birth is not None and birth < (time.time() - LIFETIME) * 1000:
@@ -136,9 +136,6 @@ class IdempotentRequests:
         finally:
             del self._handled[keyed.key]
             ended.set()
-
-    def _found(self, key: str) -> Done | None:
-        return find_done(self._database.reader(), key)
 
 
 def _birth(key: str) -> int | None:

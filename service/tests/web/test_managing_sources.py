@@ -230,7 +230,7 @@ def test_a_source_is_deleted_while_it_is_read(http, fresh):
     add_text(http, "Rules", "Nobody sings in the lift.")
     started = time.monotonic()
     assert "sings" in ask(http, "Who sings in the lift?")["answer"]
-    assert time.monotonic() - started < 4
+    assert time.monotonic() - started < 30
 
 
 @pytest.mark.slow
