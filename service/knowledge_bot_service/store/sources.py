@@ -62,19 +62,6 @@ class Material(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Unfinished:
-    """A source that an earlier process left, and what of its material says how much work it is.
-
-    A web page has neither a `file` nor a length.
-    """
-
-    public_id: str
-    collections: tuple[int, ...]
-    file: str | None
-    content_length: int | None
-
-
-@dataclass(frozen=True, slots=True)
 class ReadingJob:
     """What is to be done for a source; `begun` if passages of it are there already.
 
@@ -412,14 +399,14 @@ def _leave_to_removal(connection: sqlite3.Connection, source: int) -> None:
     )
 
 
-def recover(connection: sqlite3.Connection) -> list[Unfinished]:
+def recover(connection: sqlite3.Connection) -> list[str]:
     """Take up what an earlier process left: call once, before any worker runs.
 
     What was `processing` becomes `pending` again, or `failed` when it was being read the last
     `MAX_ATTEMPTS` times.
 
     Returns:
-        The unfinished sources, oldest first.
+        The public ids of the unfinished sources, oldest first.
     """
     interrupted = connection.execute(
         "SELECT id FROM source WHERE status = 'processing'"
@@ -428,21 +415,8 @@ def recover(connection: sqlite3.Connection) -> list[Unfinished]:
     for row in interrupted:
         requeue(connection, row["id"], "the service died each time while it was read")
     release_claims(connection)
-    rows = connection.execute(
-        "SELECT id, public_id, length(json_extract(material, '$.content')) AS content_length,"
-        " CASE kind WHEN 'webpage' THEN NULL ELSE json_extract(material, '$.file') END AS file"
-        " FROM source JOIN job ON job.source = source.id"
-        " WHERE status IN ('pending', 'processing') ORDER BY id"
-    ).fetchall()
-    return [
-        Unfinished(
-            public_id=row["public_id"],
-            collections=collections_of(connection, row["id"]),
-            file=row["file"],
-            content_length=row["content_length"],
-        )
-        for row in rows
-    ]
+    rows = connection.execute("SELECT public_id FROM source WHERE status = 'pending' ORDER BY id")
+    return [row["public_id"] for row in rows]
 
 
 def release_claims(connection: sqlite3.Connection) -> None:

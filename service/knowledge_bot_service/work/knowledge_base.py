@@ -64,6 +64,8 @@ from knowledge_bot_service.store.sources import (
     Outcome,
     SourceStore,
     StoredSource,
+    collections_of,
+    find_job,
     recover,
     unfinished_files,
 )
@@ -273,13 +275,13 @@ class KnowledgeBase:
 
     def __enter__(self) -> Self:
         self._database.run(ask_again)
-        for source in self._database.run(recover):
-            size = source.content_length
-            if source.file is not None:
-                size = _size_of(self._material / source.file)
-            if _is_soon_ready(size):
-                self._backlog.add(source.public_id, source.collections)
-            self.workers.add(source.public_id, size)
+        connection = self._database.reader()
+        for public_id in self._database.run(recover):
+            if job := find_job(connection, public_id):
+                size = self._size_of(job.material)
+                if _is_soon_ready(size):
+                    self._backlog.add(public_id, collections_of(connection, job.source))
+                self.workers.add(public_id, size)
         self._remove_orphans()
         self._removal.start()
         self.workers.start()
@@ -458,12 +460,9 @@ class KnowledgeBase:
 
     async def _prepared(self, sent: Sent) -> tuple[int | None, Material]:
         """The size of what is to be read, None where nobody knows, and where it waits."""
-        material = sent.material
-        content, file = material.content, material.file
-        size = None if content is None else len(content)
-        if file is not None:
-            size = await run_in_threadpool(_size_of, self._material / file)
-        elif sent.headers or (content is not None and len(content) > _LONG_TEXT):
+        material, content = sent.material, sent.material.content
+        size = self._size_of(material)
+        if sent.headers or (content is not None and len(content) > _LONG_TEXT):
             path = self.new_material_path()
             if content is None:
                 await run_in_threadpool(write_headers, path, sent.headers)
@@ -471,6 +470,16 @@ class KnowledgeBase:
                 await run_in_threadpool(write_text, path, content)
             material = material.model_copy(update={"content": None, "file": path.name})
         return size, material
+
+    def _size_of(self, material: Material) -> int | None:
+        if material.url is not None:
+            return None
+        if material.content is not None:
+            return len(material.content)
+        try:
+            return (self._material / (material.file or "")).stat().st_size
+        except OSError:
+            return None
 
     async def ask(
         self, bot: str, content: str, conversation: str | None, keyed: Keyed | None = None
@@ -627,13 +636,6 @@ def _answer_of(value: BaseModel) -> str:
 
 def _is_soon_ready(size: int | None) -> bool:
     return size is not None and size <= SMALL
-
-
-def _size_of(path: Path) -> int | None:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return None
 
 
 def _shortened(question: str) -> str:
