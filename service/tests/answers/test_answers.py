@@ -210,7 +210,6 @@ def test_questions_wait_for_a_small_text_and_for_nothing_else(tmp_path: Path) ->
             collections=["col_one"],
             bots=["bot_one"],
             allow_fetch=["127.0.0.1/32"],
-            settings={"wait_for_sources": 20.0},
         ) as service,
         client_of(service) as http,
         client_of(service) as other,
@@ -221,7 +220,7 @@ def test_questions_wait_for_a_small_text_and_for_nothing_else(tmp_path: Path) ->
         add_text(http, "Long", "Some words of a text. " * 500_000)
         began = time.monotonic()
         assert ask(http, "When is the tide highest?")["answer"] == REFUSAL
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 40  # of 60 s that it would wait
         add_text(http, "Tide", "The tide is highest at noon.")
         assert "noon" in ask(other, "When is the tide highest?")["answer"]
         assert [one.status == "ready" for one in service.sources()] == [False, False, True]

@@ -234,18 +234,19 @@ def test_a_source_is_deleted_while_it_is_read(http, fresh):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_a_removal_goes_on_after_the_service_was_killed(tmp_path):
     with LocalService(tmp_path / "data", collections=COLLECTIONS, bots=BOTS) as service:
         with client_of(service) as http:
             source = add_text(http, "Long", LONG * 30)["id"]
-            service.wait_until_ready()
+            service.wait_until_ready(300)
             whole = left(service)[0]
             http.delete(f"/sources/{source}")
-            assert until(lambda: left(service)[0] < whole)
+            assert until(lambda: left(service)[0] < whole, 300)
         service.kill()
         assert left(service)[0] > 0
         service.start()
-        assert until(lambda: is_empty(service))
+        assert until(lambda: is_empty(service), 300)
         assert service.sources() == []
 
 
