@@ -200,8 +200,7 @@ class Workers:
             return
         except TooSlowError as error:
             if lane is self._small:
-                self._on_done(job.public_id)
-                self._long.add(job.public_id, 0)
+                self._wait_longer(job)
             else:
                 self._fail(job, error)
         except (FetchError, ExtractionError) as error:
@@ -210,21 +209,26 @@ class Workers:
             self._done(job)
         except ReaderDiedError as error:
             _log.warning("%s: %s", job, error)
-            self._try_again(job, lane, str(error))
+            self._try_again(job, str(error))
         except Exception as error:
             # Whatever a document sets off, the next one is processed.
             if storage_error(error) is not None:
                 raise
             _log.exception("%s: processing broke off", job)
-            self._try_again(job, lane, "processing it broke off each time")
+            self._try_again(job, "processing it broke off each time")
         else:
             self._done(job)
 
-    def _try_again(self, job: ReadingJob, lane: "_Lane", cause: str) -> None:
+    def _try_again(self, job: ReadingJob, cause: str) -> None:
         if self._database.run(requeue, job.source, cause) == "pending":
-            lane.add(job.public_id, 0)
+            self._wait_longer(job)
         else:
             self._done(job)
+
+    def _wait_longer(self, job: ReadingJob) -> None:
+        """Put it among the long ones, for which there is more time: the machine may be busy."""
+        self._on_done(job.public_id)
+        self._long.add(job.public_id, 0)
 
     def _fail(self, job: ReadingJob, error: Exception) -> None:
         reason = str(error)

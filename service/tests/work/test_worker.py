@@ -5,6 +5,7 @@ import re
 import signal
 import sqlite3
 import sys
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -130,6 +131,21 @@ def test_a_source_whose_reading_process_is_killed_is_read_again(served, served_h
     source = add_text(served_http, "Long", "Some words of a text. " * 20_000)["id"]
     assert until(lambda: reading_processes(served))
     os.kill(reading_processes(served).pop(), signal.SIGKILL)
+    assert end_of(served, source) == ("ready", None)
+
+
+@needs_proc
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_short_text_that_gets_no_time_for_minutes_is_read_when_there_is_some(served, served_http):
+    source = add_text(served_http, "Short", "The quarry closed in 1931.")["id"]
+    end = time.monotonic() + 200  # three times as long as a reader of short texts may stand still
+    while time.monotonic() < end:
+        for process in reading_processes(served):
+            os.kill(process, signal.SIGSTOP)
+        time.sleep(0.02)
+    for process in reading_processes(served):
+        os.kill(process, signal.SIGCONT)
     assert end_of(served, source) == ("ready", None)
 
 
