@@ -5,11 +5,12 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
 from operator import attrgetter
 from pathlib import Path
 from stat import S_ISDIR, S_ISLNK, S_ISREG
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._listings import (
@@ -181,6 +182,37 @@ def _as_patterns(exclude: Iterable[str | Path], root: Path) -> Iterator[str]:
             yield "/" + re.sub(r"([\\*?\[\] ])", r"\\\1", path)
 
 
+class _Found(NamedTuple):
+    """What is found, in order.
+
+    Attributes:
+        several: paths of files below the root, and what is more, or less, than a plain file.
+        versions: of each; empty for what has none.
+        folder: the folder that comes next; empty without one.
+    """
+
+    several: "list[str | ListedFile | Skipped]"
+    versions: list[str]
+    folder: str = ""
+
+    def add(self, each: "str | ListedFile | Skipped", version: str = "") -> None:
+        self.several.append(each)
+        self.versions.append(version)
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[str | int]:
+    """Open a folder: what is in it is found sooner from there than by a whole path for each."""
+    if os.scandir not in os.supports_fd:
+        yield path
+        return
+    place = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield place
+    finally:
+        os.close(place)
+
+
 class _Walk:
     """One look at a folder: what is below it, and what is not."""
 
@@ -228,70 +260,73 @@ class _Walk:
             reason = f"{self._marker} is not in it, so it is another folder, or not mounted"
             yield self._listing([_unseen(self.root, reason)], [""])
 
-    def _walked(self, memory: Memory) -> Iterator[Listing]:  # noqa: C901, PLR0912, PLR0915 - one branch for each kind of entry
-        found: list[str | ListedFile | Skipped] = []
-        versions: list[str] = []
-        devices: dict[str, int] = {}  # by folder
-
-        def add(each: str | ListedFile | Skipped, version: str = "") -> None:
-            found.append(each)
-            versions.append(version)
-
-        def listed(below: str) -> tuple[str, Iterator[os.DirEntry[str]]]:
-            path = f"{self.root}/{below}" if below else self.root
-            try:
-                with os.scandir(path) as entries:
-                    devices[below] = os.stat(path).st_dev  # noqa: PTH116 - a `Path` costs more
-                    ordered = sorted(entries, key=attrgetter("name"))
-                if _OF_A_SERVICE.isdisjoint(map(attrgetter("name"), ordered)):
-                    return below, iter(ordered)
-                add(_skipped(below or self.root, _DATA_FOLDER))
-            except OSError as error:
-                add(_unseen(below or self.root, f"the folder cannot be read: {error.strerror}"))
-            return below, iter(())
-
-        takes = self._takes
+    def _walked(self, memory: Memory) -> Iterator[Listing]:
+        whole, devices = _Found([], []), dict[str, int]()
         # One loop for all folders, since nested ones would pass each file up level by level.
-        waiting = [listed("")]
+        waiting = [iter(self._looked_into("", devices))]
         while waiting:
-            below, entries = waiting[-1]
-            for entry in entries:
-                if len(found) >= _LISTED:
-                    yield self._listing(found, versions)
-                    found, versions = [], []
-                name = entry.name
-                relative = below + name
-                if name.startswith(HIDDEN) and not self._hidden:
-                    if name != IGNORE_FILE and relative != self._marker:
-                        add(_skipped(relative, "it is hidden"))
-                    continue
-                try:
-                    if entry.is_dir(follow_symlinks=False):  # some file systems are asked for it
-                        if self._ignores is None or not self._ignores(f"{relative}/"):
-                            waiting.append(listed(f"{relative}/"))
-                            break
-                        continue
-                    if (takes is not None and not takes(relative)) or relative == self._marker:
-                        continue
-                    status = entry.stat(follow_symlinks=False)
-                except FileNotFoundError:  # it was removed a moment ago
-                    continue
-                except OSError as error:
-                    add(_unseen(relative, f"it cannot be looked at: {error.strerror}"))
-                else:
-                    if S_ISREG(status.st_mode):
-                        found.append(relative)
-                        versions.append(version_of_stat(status))
-                    elif S_ISLNK(status.st_mode):
-                        linked = self._linked(entry.path, relative)
-                        add(linked, version_of_file(entry.path))
-                    else:
-                        add(_skipped(relative, "it is not a regular file"))
-            else:
+            if (part := next(waiting[-1], None)) is None:
                 waiting.pop()
+                continue
+            whole = _Found(whole.several + part.several, whole.versions + part.versions)
+            while len(whole.several) > _LISTED:
+                yield self._listing(whole.several[:_LISTED], whole.versions[:_LISTED])
+                whole = _Found(whole.several[_LISTED:], whole.versions[_LISTED:])
+            if part.folder:
+                waiting.append(iter(self._looked_into(part.folder, devices)))
         for skipped in self._no_longer_mounted(devices, memory):
-            add(skipped)
-        yield self._listing(found, versions)
+            whole.add(skipped)
+        yield self._listing(whole.several, whole.versions)
+
+    def _looked_into(self, below: str, devices: dict[str, int]) -> "list[_Found]":
+        """Return what is in a folder: up to each folder in it, and after the last one."""
+        path = f"{self.root}/{below}" if below else self.root
+        try:
+            with _opened(path) as place, os.scandir(place) as entries:
+                devices[below] = os.stat(place).st_dev  # noqa: PTH116 - a `Path` costs more
+                ordered = sorted(entries, key=attrgetter("name"))
+                if _OF_A_SERVICE.isdisjoint(map(attrgetter("name"), ordered)):
+                    return self._looked_at(ordered, below)
+                return [_Found([_skipped(below or self.root, _DATA_FOLDER)], [""])]
+        except OSError as error:
+            reason = f"the folder cannot be read: {error.strerror}"
+            return [_Found([_unseen(below or self.root, reason)], [""])]
+
+    def _looked_at(  # noqa: C901 - one branch for each kind of entry
+        self, entries: "list[os.DirEntry[str]]", below: str
+    ) -> "list[_Found]":
+        found, parts = _Found([], []), list[_Found]()
+        takes, ignores, marker, hidden = self._takes, self._ignores, self._marker, self._hidden
+        for entry in entries:
+            name = entry.name
+            relative = below + name
+            if name.startswith(HIDDEN) and not hidden:
+                if name != IGNORE_FILE and relative != marker:
+                    found.add(_skipped(relative, "it is hidden"))
+                continue
+            try:
+                if entry.is_dir(follow_symlinks=False):  # some file systems are asked for it
+                    if ignores is None or not ignores(f"{relative}/"):
+                        parts.append(found._replace(folder=f"{relative}/"))
+                        found = _Found([], [])
+                    continue
+                if (takes is not None and not takes(relative)) or relative == marker:
+                    continue
+                status = entry.stat(follow_symlinks=False)
+            except FileNotFoundError:  # it was removed a moment ago
+                continue
+            except OSError as error:
+                found.add(_unseen(relative, f"it cannot be looked at: {error.strerror}"))
+                continue
+            if S_ISREG(status.st_mode):  # most are: no call that can be saved
+                found.several.append(relative)
+                found.versions.append(version_of_stat(status))
+            elif S_ISLNK(status.st_mode):
+                link = f"{self.root}/{relative}"
+                found.add(self._linked(link, relative), version_of_file(link))
+            else:
+                found.add(_skipped(relative, "it is not a regular file"))
+        return [*parts, found]
 
     def _no_longer_mounted(self, devices: dict[str, int], memory: Memory) -> list[Skipped]:
         """Return the folders that were mounted before and are not, and note those that are.
