@@ -208,7 +208,7 @@ class Sums(BaseModel):
 
 
 class OriginEntry(BaseModel):
-    """A key of an origin, and where its source stands."""
+    """A key of an origin, and where its source stands; of one that failed why, and who knows."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -217,8 +217,8 @@ class OriginEntry(BaseModel):
     digest: str
     source_id: str
     status: Status
-    reason: str | None
-    told: bool
+    reason: str | None = None
+    told: bool = False
 
 
 class EntryPage(BaseModel):

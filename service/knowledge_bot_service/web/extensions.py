@@ -196,7 +196,7 @@ def compare_origin(origin: _Origin, service: ServiceOf) -> Wrapped[Sums]:
     return Wrapped(value=service.origins.compare(origin))
 
 
-@router.get("/sync/entries")
+@router.get("/sync/entries", response_model_exclude_defaults=True)  # there may be millions
 def list_entries(
     service: ServiceOf, listed: Annotated[ListedEntries, Query()]
 ) -> Wrapped[EntryPage]:

@@ -135,7 +135,7 @@ def test_entries(kit: Kit) -> None:
         assert len(page["data"]) <= 5, "a page is longer than its limit"
         found += [one["key"] for one in page["data"]]
         for one in page["data"]:
-            has(one, version="1", digest=digest_of(TEXT), source_id=sources[one["key"]], told=False)
+            has(one, version="1", digest=digest_of(TEXT), source_id=sources[one["key"]])
         if page.get("next") is None:
             break
         place = {"after": page["next"]}
