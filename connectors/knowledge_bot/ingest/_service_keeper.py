@@ -319,17 +319,21 @@ class ServiceKeeper(Keeper):
             StopError: it does.
         """
         self._checks_overlap = False
-        names = sorted({name_to_send(job.name) for job in jobs})
-        found = await self._asked("overlapping_origins", names, self._options.collections)
-        if not found or found[0][1] * 2 <= len(names):
+        names = {name_to_send(job.name) for job in jobs}
+        other, count = await self._holder_of(names)
+        by_hand = {name.rpartition("/")[2] for name in names}  # a person gives a file's own name
+        renamed = by_hand != names and count * 2 <= len(names)
+        if renamed:
+            other, count = await self._holder_of(by_hand, of_nobody=True)
+        if count * 2 <= len(names):
             return
-        other, count = found[0]
         here = self._place.name
         if other is None:
             held = "sources that somebody added by hand have"
+            taken = "" if renamed else ": what is the same is taken over"
             ways = (
                 f"Delete those; or feed this once as {here!r} with anyway=True "
-                f"(`--origin {here} --anyway`): what is the same is taken over"
+                f"(`--origin {here} --anyway`){taken}"
             )
         else:
             held = f"the origin {other!r} has"
@@ -343,6 +347,13 @@ class ServiceKeeper(Keeper):
             f"{held} {count} of the first {len(names)} names of {here!r}, which the service does "
             f"not know yet, so they would be there twice. Nothing was sent. {ways}",
         )
+
+    async def _holder_of(
+        self, names: Iterable[str], *, of_nobody: bool = False
+    ) -> tuple[str | None, int]:
+        """Return the origin that holds most of some names, or None, and how many it holds."""
+        found = await self._asked("overlapping_origins", sorted(names), self._options.collections)
+        return next((each for each in found if each[0] is None or not of_nobody), (None, 0))
 
     async def _decide(self, jobs: Sequence[Job], planned: Planned) -> None:
         """Decide what to do with items that were examined."""

@@ -313,6 +313,19 @@ def test_what_another_holds_already_is_not_sent_again(service, feed, by_hand):
     assert (anyway.created, len(service.sources)) == ((2, 12) if by_hand else (6, 16))
 
 
+def test_what_a_person_added_file_by_file_is_not_sent_again(service, feed):
+    with Client(KEY, URL, transport=service.transport) as client:
+        for one in texts(4):
+            client.create_text_source(name=one.name, collections=COLLECTION, content=one.content)
+    items = [Text(name=f"sub/{one.name}", content=one.content) for one in texts(6)]
+    report = feed(items, origin="yours")
+    assert (report.stopped, len(service.sources)) == (Stop.OVERLAP, 4)
+    assert ("by hand" in report.stop_reason, "taken over" in report.stop_reason) == (True, False)
+    assert feed(items, origin="yours", anyway=True).created == 6
+    alike = [Text(name=f"{number}/{texts(1)[0].name}", content="c") for number in range(6)]
+    assert feed(alike, origin="theirs").created == 6  # one of six is no more than that
+
+
 def test_half_is_not_all(service, feed):
     feed(texts(3), origin="mine")
     assert feed(texts(6), origin="yours").created == 6
