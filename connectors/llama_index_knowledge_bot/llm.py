@@ -85,9 +85,10 @@ class KnowledgeBotLLM(LLM):
             language models only cause a warning, here and in calls.
 
     Raises:
-        ConfigurationError: there is no base URL, an argument is unknown or cannot be used, a
-            message holds more than text, or a list has no question or cannot be sent under
-            `history`. Nothing was sent.
+        TypeError: an argument is unknown, here or in a call. Nothing was sent.
+        ConfigurationError: there is no base URL, an argument cannot be used, a message holds more
+            than text, or a list has no question or cannot be sent under `history`. Nothing was
+            sent.
         KnowledgeBotError: from a call, as the client raised it; `delivery` says whether the service
             may have acted.
     """
@@ -119,12 +120,12 @@ class KnowledgeBotLLM(LLM):
         identifier("bot_id", bot_id, "bot_")
         unknown = options.keys() - type(self).model_fields.keys()
         if misplaced := unknown.intersection(_CHAT_ENGINE_ARGUMENTS):
-            raise ConfigurationError(
+            raise TypeError(
                 f"{', '.join(sorted(misplaced))}: {type(self).__name__} takes no such argument, "
                 "since it keeps no conversation; KnowledgeBotChatEngine takes it"
             )
         if unknown:
-            raise ConfigurationError(
+            raise TypeError(
                 f"{', '.join(sorted(unknown))}: {type(self).__name__} takes no such argument; pass "
                 "a key, an address and a timeout to its client: client=Client(api_key, base_url)"
             )
@@ -297,7 +298,7 @@ async def _when_awaited(make: Callable[[], Awaitable[_Piece]]) -> AsyncGenerator
 
 def _conversation_id(options: dict[str, Any]) -> str | None:
     if unknown := with_effect(options).keys() - {"conversation_id"}:
-        raise ConfigurationError(
+        raise TypeError(
             f"{', '.join(sorted(unknown))}: a bot takes no such argument; leave it out. How a bot "
             "answers is configured in the service, and a call can only add conversation_id="
         )

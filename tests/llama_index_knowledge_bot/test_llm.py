@@ -15,7 +15,14 @@ from knowledge_bot import (
     Message,
 )
 from knowledge_bot.transcripts import Turn, read
-from llama_index_knowledge_bot import KnowledgeBotLLM
+from llama_index_knowledge_bot import (
+    CollectionSink,
+    KnowledgeBotChatEngine,
+    KnowledgeBotLLM,
+    KnowledgeBotQueryEngine,
+    KnowledgeBotRetriever,
+    KnowledgeBotToolSpec,
+)
 from numbering_bots import contents, received
 from refusals import refused
 
@@ -170,7 +177,7 @@ def test_the_answer_arrives_as_the_interface_writes_it(client, method):
 def test_an_argument_that_no_bot_takes_is_an_error_and_not_ignored(
     client, service, method, argument
 ):
-    with pytest.raises(ConfigurationError, match=f"^{argument}: "):
+    with pytest.raises(TypeError, match=f"^{argument}: "):
         call(llm_of(client), method, TALK if method in CHATTING else "x", **{argument: 1})
     assert len(service.requests) == 0
 
@@ -230,14 +237,29 @@ def test_components_see_that_it_completes_and_calls_no_tools():
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    ("wrong", "error"),
     [
-        *({"api_key": KEY}, {"temprature": 0.1}, {"history": "flatten"}, {"client": KEY}),
-        {"async_client": Client(KEY, ELSEWHERE)},
+        ({"api_key": KEY}, TypeError),
+        ({"temprature": 0.1}, TypeError),
+        ({"history": "flatten"}, ConfigurationError),
+        ({"client": KEY}, ConfigurationError),
+        ({"async_client": Client(KEY, ELSEWHERE)}, ConfigurationError),
     ],
-    ids=lambda wrong: next(iter(wrong)),
 )
-def test_an_argument_that_cannot_be_used_is_named_and_a_key_is_not_quoted(wrong):
-    with pytest.raises(ConfigurationError, match=f"^{next(iter(wrong))}: ") as caught:
+def test_an_argument_that_cannot_be_used_is_named_and_a_key_is_not_quoted(wrong, error):
+    with pytest.raises(error, match=f"^{next(iter(wrong))}: ") as caught:
         KnowledgeBotLLM("bot_1", **{"client": Client(KEY, ELSEWHERE), **wrong})
     assert KEY not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "cls",
+    [
+        *(CollectionSink, KnowledgeBotChatEngine, KnowledgeBotLLM, KnowledgeBotQueryEngine),
+        *(KnowledgeBotRetriever, KnowledgeBotToolSpec),
+    ],
+)
+def test_an_unknown_argument_is_the_same_error_of_every_class(cls):
+    asked = [] if cls is KnowledgeBotToolSpec else ["col_1" if cls is CollectionSink else "bot_1"]
+    with pytest.raises(TypeError, match="unheard_of"):
+        cls(*asked, client=Client(KEY, ELSEWHERE), unheard_of=1)
