@@ -14,7 +14,7 @@ import subprocess
 import sys
 import traceback
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from knowledge_bot import (
     KnowledgeBotError,
 )
 from knowledge_bot.adapters.tools import tool_name, tool_names
-from knowledge_bot.ingest import IncompleteIngestionError, Ledger
+from knowledge_bot.ingest import IncompleteIngestionError, Ledger, Stop
 from knowledge_bot.testing import MemoryService
 from numbering_bots import contents, received
 from refusals import refused
@@ -644,7 +644,7 @@ class Feeder:
 
     is_langchain: bool
     awaited: bool
-    ledger: Path
+    ledger: Path | None
     client: Client
 
     def make(self, **options):
@@ -717,6 +717,17 @@ def test_what_no_source_can_hold_is_told_and_all_others_are_sent(feeder, service
     assert caught.value.report.invalid == 1
     assert contents(service) == ["One"]
     str(caught.value).encode()
+
+
+def test_what_another_origin_holds_is_sent_where_the_caller_says_so(feeder):
+    service = MemoryService(extensions={"sources", "sync"}, collections={"col_1": "House"})
+    client = Client(KEY, ELSEWHERE, transport=service.transport)
+    target, texts = replace(feeder, ledger=None, client=client).make(), {"a": "One", "b": "Two"}
+    feeder.sync(target, texts, origin="one")
+    with pytest.raises(IncompleteIngestionError, match="anyway=True") as caught:
+        feeder.sync(target, texts, origin="another")
+    assert (caught.value.report.stopped, len(service.sources)) == (Stop.OVERLAP, 2)
+    assert feeder.sync(target, texts, origin="another", anyway=True).created == 2
 
 
 def test_what_an_origin_no_longer_has_is_gone(feeder):

@@ -39,10 +39,14 @@ def _ids(collections: Any) -> tuple[str, ...]:
 
 
 def _check_loader(loader: Any) -> None:
+    if isinstance(loader, type):
+        raise ConfigurationError.of(
+            "loader", f"{loader.__name__} is a class; pass an instance of it"
+        )
     if not isinstance(loader, BaseLoader):
         raise ConfigurationError.expected(
             "loader",
-            "one document loader of LangChain, an instance",
+            "one document loader of LangChain",
             loader,
             ". Pass several loaders in separate calls, each with its own origin=, and documents to "
             "add_documents()",
@@ -182,10 +186,10 @@ class KnowledgeBotCollection(ClientMixin):
 
         Args:
             loader: yields all documents of its origin.
-            options: `origin`, `gone_limit`, `prune` and `wait_ready`, by default the collection's;
-                see `knowledge_bot.ingest.IngestionOptions`. Without an origin there either, it is
-                the loader's class. Loaders of one class need names of their own; otherwise each
-                finds that the other's documents are gone.
+            options: `origin`, `prune` and `wait_ready`, by default the collection's, `gone_limit`
+                and `anyway`; see `knowledge_bot.ingest.IngestionOptions`. Without an origin there
+                either, it is the loader's class. Loaders of one class need names of their own;
+                otherwise each finds that the other's documents are gone.
 
         Returns:
             As for `add_documents`, and how many are gone: `gone`, which the ledger's method of this

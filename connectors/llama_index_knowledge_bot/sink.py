@@ -66,7 +66,7 @@ class CollectionSink(TransformComponent):
 
     Example:
         ```python
-        sink = CollectionSink("col_handbook")
+        sink = CollectionSink("col_handbook", origin="handbook")
         pipeline = IngestionPipeline(transformations=[sink, SentenceSplitter()])
         reader = SimpleDirectoryReader("handbook", filename_as_id=True)
         nodes = pipeline.run(documents=reader.load_data())
@@ -173,10 +173,10 @@ class CollectionSink(TransformComponent):
 
         Args:
             reader: returns all documents of its origin, with stable ids.
-            options: `origin`, `gone_limit`, `prune` and `wait_ready`, by default the sink's; see
-                `knowledge_bot.ingest.IngestionOptions`. Without an origin there either, it is the
-                reader's class. Readers of one class need names of their own; otherwise each finds
-                that the other's documents are gone.
+            options: `origin`, `prune` and `wait_ready`, by default the sink's, `gone_limit` and
+                `anyway`; see `knowledge_bot.ingest.IngestionOptions`. Without an origin there
+                either, it is the reader's class. Readers of one class need names of their own;
+                otherwise each finds that the other's documents are gone.
 
         Returns:
             How many documents were created, replaced, unchanged, superseded and skipped, how many

@@ -110,6 +110,7 @@ class SyncOptions(TypedDict, total=False):
     """The options of `sync`; `knowledge_bot.ingest.IngestionOptions` explains them."""
 
     origin: str | None
+    anyway: bool
     gone_limit: float
     prune: "Prune"
     wait_ready: float
