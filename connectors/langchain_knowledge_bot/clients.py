@@ -118,6 +118,13 @@ class ClientMixin(BaseModel):
             raise _without_values(error) from None
 
     @override
+    def __setattr__(self, name: str, value: Any) -> None:
+        try:
+            super().__setattr__(name, value)
+        except ValidationError as error:
+            raise _without_values(error) from None
+
+    @override
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Return a copy; with changed fields it is made anew, and so connects as they say.
 
