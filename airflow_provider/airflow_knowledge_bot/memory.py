@@ -109,21 +109,29 @@ class TaskMemory:
         before = self.earlier.pop("counters", self._counters)
         self.is_cleared = is_cleared(before, self._counters)
 
-    def keep(self, **what: Any) -> None:
+    def keep(self, *, first: bool = False, **what: Any) -> None:
         """Keep plain JSON for the next try, in place of what was kept before.
 
-        A `state` is open until it is settled: it never expires, as other things do.
+        A `state` is open until it is settled: it never expires, as other things do. `first` is what
+        has to be kept before the task goes on: else a store that is away is an error.
         """
-        if self._store is None:
-            return
         kept: Any = {"counters": self._counters, **storable(what)}
         retention = _NEVER_EXPIRE if "state" in what else None
-        self._store.set(self._key, kept, retention=retention)
+        self._change(lambda store: store.set(self._key, kept, retention=retention), first=first)
 
     def forget(self) -> None:
         """Keep nothing."""
-        if self._store is not None:
-            self._store.delete(self._key)
+        self._change(lambda store: store.delete(self._key))
+
+    def _change(self, change: Callable[[Any], object], *, first: bool = False) -> None:
+        """Change the store, which never stands in the way of what has happened."""
+        try:
+            if self._store is not None:
+                change(self._store)
+        except Exception:
+            if first:
+                raise
+            _log.exception("What a later try of the task needs to know is not kept.")
 
     def key(self, *of: object) -> str | None:
         """Return a key of idempotency that every try makes alike; None where there can be none.
@@ -201,7 +209,7 @@ class Intent:
             _log.warning(_SINCE_KILLED)
         now = datetime.now(UTC).isoformat(sep=" ", timespec="seconds")
         what = f"{self._what}, sent at {now}"
-        self._memory.keep(state="sending", what=what, key=key)
+        self._memory.keep(first=True, state="sending", what=what, key=key)
         try:
             answer = request(key)
         except KnowledgeBotError as error:
@@ -219,7 +227,7 @@ class Intent:
             other = TaskMemory(self._context, newest.earlier["of"])
             if other.of != self._memory.of and _is_open(other):
                 self._report(other, other.earlier["what"])
-        newest.keep(**{"of": self._memory.of, "try": this_try})
+        newest.keep(first=True, **{"of": self._memory.of, "try": this_try})
 
     def _report(self, unknown: TaskMemory, what: str) -> None:
         """Ask for a person, or warn, where nobody knows what became of a request."""

@@ -117,6 +117,37 @@ def test_a_definite_refusal_leaves_no_intent(attempt, service):
     attempt()
 
 
+class Away(StateStore):
+    """Airflow's store, which is away from the `n`-th write on."""
+
+    def __init__(self, n):
+        super().__init__()
+        self.n = n
+
+    def set(self, key, value, **how):
+        if self.writes >= self.n:
+            raise RuntimeError("API_SERVER_ERROR: 503")
+        super().set(key, value, **how)
+
+
+def test_what_came_of_a_request_is_handed_on_where_the_store_is_away_by_then(attempt, service):
+    attempt.context["task_state_store"] = store = Away(2)
+    assert attempt()["answer"] == "At nine."
+    store.n = 99
+    # Airflow may fail a task that has succeeded; its retry does not know that.
+    with pytest.raises(AirflowFailException, match="clear the task"):
+        attempt()
+    assert len(service.requests) == 1
+
+
+@pytest.mark.parametrize("writes", [0, 1])
+def test_nothing_is_sent_where_the_store_is_away_before(attempt, service, writes):
+    attempt.context["task_state_store"] = Away(writes)
+    with pytest.raises(RuntimeError):
+        attempt()
+    assert not service.requests
+
+
 def test_an_intent_holds_neither_key_nor_a_long_content(attempt, service):
     service.kills = 1
     with pytest.raises(Killed):
