@@ -3,11 +3,17 @@
 A stub for type checkers alone: there is no such module when a DAG is parsed.
 """
 
-from collections.abc import Collection, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Iterable, MutableMapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, TypedDict
+from os import PathLike
+from typing import Any, Required, TypedDict
 
-from airflow.sdk import DAG, TaskGroup
+from airflow.sdk import DAG, ObjectStoragePath, TaskGroup
+
+from airflow_knowledge_bot.memory import OnUnknown
+from knowledge_bot.checks import Question
+from knowledge_bot.ingest import Item
+from knowledge_bot.origins import Origin
 
 class BaseOperatorArguments(TypedDict, total=False):
     """What `airflow.sdk.BaseOperator` takes, over all releases that this provider supports."""
@@ -68,7 +74,38 @@ class BaseOperatorArguments(TypedDict, total=False):
     allow_nested_operators: bool
     render_template_as_native_obj: bool | None
 
-class SensorArguments(BaseOperatorArguments, total=False):
+class ServiceArguments(BaseOperatorArguments, total=False):
+    """What each task takes that calls a service."""
+
+    knowledge_bot_conn_id: str
+
+class RequestArguments(ServiceArguments, total=False):
+    """What each task takes that sends one request."""
+
+    on_unknown: OnUnknown
+
+class SourceArguments(RequestArguments, total=False):
+    """What each task takes that creates a source."""
+
+    source_name: Required[str]
+    collections: str | Sequence[str] | None
+
+class OriginArguments(ServiceArguments, total=False):
+    """What each task takes that reads an origin."""
+
+    origin: Required[Origin | Iterable[Item | dict[str, Any]] | Callable[..., Any]]
+    origin_name: str | None
+
+class QuestionArguments(ServiceArguments, total=False):
+    """What each task takes that asks questions."""
+
+    bot_id: str | None
+    questions: Iterable[Question | dict[str, Any]] | None
+    file: str | PathLike[str] | ObjectStoragePath | None
+    min_pass: float
+    concurrency: int
+
+class OfSensors(TypedDict, total=False):
     """What `airflow.sdk.BaseSensorOperator` takes, without its interval, timeout and mode."""
 
     soft_fail: bool
@@ -77,8 +114,11 @@ class SensorArguments(BaseOperatorArguments, total=False):
     silent_fail: bool
     never_fail: bool
 
-class BaseSensorArguments(SensorArguments, total=False):
-    """What `airflow.sdk.BaseSensorOperator` takes."""
+class AnswerSensorArguments(QuestionArguments, OfSensors, total=False):
+    """What a sensor takes that asks questions, without its interval, timeout and mode."""
+
+class PingSensorArguments(ServiceArguments, OfSensors, total=False):
+    """What a sensor takes that calls a service."""
 
     poke_interval: timedelta | float
     timeout: timedelta | float | None

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 from airflow_knowledge_bot._compat import AirflowException, AirflowFailException
 from airflow_knowledge_bot.memory import TaskMemory, living
-from airflow_knowledge_bot.tasks import as_several, brief, check_filled, check_several
+from airflow_knowledge_bot.tasks import (
+    QuestionsTask,
+    as_several,
+    brief,
+    check_filled,
+    check_several,
+)
 from knowledge_bot import Client
 from knowledge_bot.adapters import parse_questions, question_of, storable
 from knowledge_bot.checks import (
@@ -33,8 +39,6 @@ if TYPE_CHECKING:
     from airflow.sdk import ObjectStoragePath
 
     from airflow_knowledge_bot.hooks import KnowledgeBotHook
-    from airflow_knowledge_bot.operators import KnowledgeBotCheckOperator
-    from airflow_knowledge_bot.sensors import KnowledgeBotAnswerSensor
 
 logger = logging.getLogger(__name__)
 
@@ -129,7 +133,7 @@ class CheckProgress:
 
 
 def ask(
-    task: "KnowledgeBotCheckOperator | KnowledgeBotAnswerSensor",
+    task: QuestionsTask,
     hook: "KnowledgeBotHook",
     progress: CheckProgress,
     *,
@@ -181,7 +185,7 @@ def ask(
     return report
 
 
-def questions_of(task: "KnowledgeBotCheckOperator | KnowledgeBotAnswerSensor") -> list[Question]:
+def questions_of(task: QuestionsTask) -> list[Question]:
     """Return the questions of a task's rendered parameters.
 
     Raises:
@@ -300,9 +304,7 @@ def summary(report: CheckReport) -> dict[str, Any]:
     }
 
 
-def so_far(
-    progress: Progress, task: "KnowledgeBotCheckOperator | KnowledgeBotAnswerSensor"
-) -> dict[str, Any]:
+def so_far(progress: Progress, task: QuestionsTask) -> dict[str, Any]:
     """Return what is known of a check that was interrupted, in the form of a summary."""
     return {
         "ok": False,

@@ -5,15 +5,18 @@ import json
 import logging
 import math
 import re
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 from urllib.parse import urlsplit
 
+from airflow_knowledge_bot._compat import AirflowFailException
+
+# isort: split
+from airflow.sdk import BaseOperator
 from airflow.sdk.log import mask_secret
 
-from airflow_knowledge_bot._compat import AirflowFailException
 from airflow_knowledge_bot.hooks import KnowledgeBotHook
 
 NAMING = ("name", "url", "path", "key")
@@ -28,7 +31,12 @@ _CHARACTERS = 500
 _PASSWORD = re.compile(r"://[^\s/?#@:]*:([^\s/?#@]+)@")
 
 if TYPE_CHECKING:
-    from airflow.sdk import BaseOperator, Context
+    from os import PathLike
+
+    from airflow.sdk import Context, ObjectStoragePath
+
+    from airflow_knowledge_bot.arguments import BaseOperatorArguments, ServiceArguments
+    from knowledge_bot.checks import Question
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -63,31 +71,38 @@ def without_secrets(address: str) -> str:
     return f"{url.scheme}://{host_of(address)}{url.path}"
 
 
-class ServiceTask:
+class ServiceTask(BaseOperator):
     """A task that calls the service of a connection.
 
     Its template fields are checked once it is made, not in its constructor, and what is secret in
     them is masked once they are rendered: in its logs, and where Airflow's web UI shows them.
     """
 
+    template_fields: Sequence[str] = ("knowledge_bot_conn_id",)
     template_ext: Sequence[str] = ()
     ui_color = "#e3edf7"
-
-    template_fields: Collection[str]
-    knowledge_bot_conn_id: str
 
     _iterated: ClassVar[Sequence[str]] = ()
     """The parameters that are read item by item, in each try anew."""
 
+    def __init__(
+        self,
+        *,
+        knowledge_bot_conn_id: str = KnowledgeBotHook.default_conn_name,
+        **kwargs: "Unpack[BaseOperatorArguments]",
+    ) -> None:
+        super().__init__(**kwargs)
+        self.knowledge_bot_conn_id = knowledge_bot_conn_id
+
     def _set_xcomargs_dependencies(self) -> None:
         """Check what no run can use; Airflow calls this for each task that a DAG file makes."""
-        super()._set_xcomargs_dependencies()  # type: ignore[misc] # of Airflow's operator
+        super()._set_xcomargs_dependencies()
         for name in self._iterated:
             check_repeatable(name, getattr(self, name))
 
     def _do_render_template_fields(self, parent: Any, *given: Any, **named: Any) -> None:
         """Mask what is secret; Airflow calls this for a mapped task as well."""
-        super()._do_render_template_fields(parent, *given, **named)  # type: ignore[misc] # as above
+        super()._do_render_template_fields(parent, *given, **named)
         if parent is self:
             addresses = (
                 one for name in self.template_fields for one in _texts(getattr(self, name))
@@ -104,6 +119,34 @@ class ServiceTask:
         """Return the connection's hook; the caller takes errors into `task_fails_for_good`."""
         check_filled(knowledge_bot_conn_id=self.knowledge_bot_conn_id)
         return KnowledgeBotHook(self.knowledge_bot_conn_id)
+
+
+class QuestionsTask(ServiceTask):
+    """A task that asks a bot questions, and knows what the answers must hold."""
+
+    template_fields: Sequence[str] = ("bot_id", "questions", "file", *ServiceTask.template_fields)
+    template_fields_renderers: ClassVar[dict[str, str]] = {"questions": "json"}
+
+    _iterated = ("questions",)
+
+    def __init__(
+        self,
+        *,
+        bot_id: str | None = None,
+        questions: "Iterable[Question | dict[str, Any]] | None" = None,
+        file: "str | PathLike[str] | ObjectStoragePath | None" = None,
+        min_pass: float = 1.0,
+        concurrency: int = 4,
+        **kwargs: "Unpack[ServiceArguments]",
+    ) -> None:
+        super().__init__(**kwargs)
+        check_number("min_pass", min_pass, 0, 1)
+        check_number("concurrency", concurrency, 1, whole=True)
+        self.bot_id = bot_id
+        self.questions = questions
+        self.file = file
+        self.min_pass = min_pass
+        self.concurrency = concurrency
 
 
 def hand_on(operator: "BaseOperator", context: "Context", result: dict[str, Any]) -> None:

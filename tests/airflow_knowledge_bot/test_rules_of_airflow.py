@@ -21,9 +21,16 @@ DAG_FILES = [file for file in EXAMPLES.glob("*.py") if "airflow.sdk import" in f
 DEFERRABLE = "conf.getboolean('operators', 'default_deferrable', fallback=False)"
 
 
-def constructor(cls):
-    (function,) = ast.parse(textwrap.dedent(inspect.getsource(cls.__init__))).body
-    return function
+def makers(cls):
+    """Return the constructors of a class and of those of its bases that are this provider's."""
+    ours = [each for each in cls.__mro__ if each.__module__.startswith("airflow_knowledge_bot")]
+    return [vars(each)["__init__"] for each in ours]  # each of them has one
+
+
+def constructors(cls):
+    for each in makers(cls):
+        (function,) = ast.parse(textwrap.dedent(inspect.getsource(each))).body
+        yield function
 
 
 def kept(function):
@@ -42,20 +49,20 @@ def kept(function):
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
 def test_a_constructor_keeps_its_template_fields_and_does_nothing_with_them(cls):
     # They are rendered after it ran (`validate_operators_init.py`).
-    assert "__init__" in vars(cls)
-    function = constructor(cls)
-    keeps = dict(kept(function))
+    functions = list(constructors(cls))
+    keeps = dict(pair for function in functions for pair in kept(function))
     assert set(cls.template_fields) <= set(keeps)
+    nodes = [node for function in functions for node in ast.walk(function)]
     read = {
         node.id: node.lineno
-        for node in ast.walk(function)
+        for node in nodes
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
         if node.id in cls.template_fields and node not in keeps.values()
     }
     assert not read
     of_self = {
         node.attr
-        for node in ast.walk(function)
+        for node in nodes
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
         if isinstance(node.value, ast.Name) and node.value.id == "self"
     }
@@ -65,9 +72,8 @@ def test_a_constructor_keeps_its_template_fields_and_does_nothing_with_them(cls)
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
 def test_every_id_of_a_connection_is_a_template(cls):
     # `check_conn_id_templated.py`
-    given = {
-        name for name in inspect.signature(cls.__init__).parameters if name.endswith("conn_id")
-    }
+    taken = {name for maker in makers(cls) for name in inspect.signature(maker).parameters}
+    given = {name for name in taken if name.endswith("conn_id")}
     assert given
     assert given <= set(cls.template_fields)
 
@@ -75,7 +81,7 @@ def test_every_id_of_a_connection_is_a_template(cls):
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
 def test_what_can_be_deferred_is_so_by_airflow_s_setting(cls):
     # `check_deferrable_default.py`
-    given = constructor(cls).args
+    given = next(constructors(cls)).args
     defaults = dict(zip([each.arg for each in given.kwonlyargs], given.kw_defaults, strict=True))
     if "deferrable" in defaults:
         assert ast.unparse(defaults["deferrable"]) == DEFERRABLE

@@ -1,25 +1,18 @@
 """The operator that finds out which documents a bot does not find."""
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Unpack
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Unpack
 
 from airflow_knowledge_bot._compat import AirflowFailException
-
-# isort: split
-from airflow.sdk import BaseOperator
-
-from airflow_knowledge_bot.hooks import KnowledgeBotHook
 from airflow_knowledge_bot.operators.ingest import OriginTask
 from airflow_knowledge_bot.tasks import brief, check_filled, check_number, hand_on
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_knowledge_bot.arguments import BaseOperatorArguments
+    from airflow_knowledge_bot.arguments import OriginArguments
     from knowledge_bot.checks import Audit, Progress
-    from knowledge_bot.ingest import Item
-    from knowledge_bot.origins import Origin
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +23,7 @@ _LISTED = 20
 _FACTS = ("coverage", "total", "asked", "min_coverage", "duration")
 
 
-class KnowledgeBotAuditOperator(OriginTask, BaseOperator):
+class KnowledgeBotAuditOperator(OriginTask):
     """Finds out which documents of an origin a bot does not find, and fails if there are too many.
 
     Nobody writes a question: two distinctive sentences of each document are asked for by their
@@ -55,31 +48,24 @@ class KnowledgeBotAuditOperator(OriginTask, BaseOperator):
         knowledge_bot_conn_id: the connection (templated).
     """
 
-    template_fields: Sequence[str] = ("origin", "origin_name", "bot_id", "knowledge_bot_conn_id")
-    template_fields_renderers: ClassVar[dict[str, str]] = {"origin": "json"}
+    template_fields: Sequence[str] = ("bot_id", *OriginTask.template_fields)
 
     def __init__(
         self,
         *,
-        origin: "Origin | Iterable[Item | dict[str, Any]] | Callable[..., Any]",
-        origin_name: str | None = None,
         bot_id: str | None = None,
         sample: int | None = None,
         budget: int | None = None,
         min_coverage: float = 0.98,
         concurrency: int = 4,
-        knowledge_bot_conn_id: str = KnowledgeBotHook.default_conn_name,
-        **kwargs: "Unpack[BaseOperatorArguments]",
+        **kwargs: "Unpack[OriginArguments]",
     ) -> None:
         super().__init__(**kwargs)
-        self.origin = origin
-        self.origin_name = origin_name
         self.bot_id = bot_id
         self.sample = sample
         self.budget = budget
         self.min_coverage = min_coverage
         self.concurrency = concurrency
-        self.knowledge_bot_conn_id = knowledge_bot_conn_id
         check_number("concurrency", concurrency, 1, whole=True)
         if sample is not None:
             check_number("sample", sample, 1, whole=True)

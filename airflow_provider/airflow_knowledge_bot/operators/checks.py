@@ -1,27 +1,18 @@
 """The operator that checks what a bot answers."""
 
-from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from threading import Event
-from typing import TYPE_CHECKING, Any, ClassVar, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
-from airflow_knowledge_bot.hooks import KnowledgeBotHook  # first: it reports a missing Airflow
-
-# isort: split
-from airflow.sdk import BaseOperator
-
-from airflow_knowledge_bot.tasks import ServiceTask, as_seconds, check_number, hand_on
+from airflow_knowledge_bot.tasks import QuestionsTask, as_seconds, hand_on
 
 if TYPE_CHECKING:
-    from os import PathLike
+    from airflow.sdk import Context
 
-    from airflow.sdk import Context, ObjectStoragePath
-
-    from airflow_knowledge_bot.arguments import BaseOperatorArguments
-    from knowledge_bot.checks import Question
+    from airflow_knowledge_bot.arguments import QuestionArguments
 
 
-class KnowledgeBotCheckOperator(ServiceTask, BaseOperator):
+class KnowledgeBotCheckOperator(QuestionsTask):
     """Asks a bot questions, and fails if too few answers are as expected.
 
     Each question is a message in a new conversation (POST /messages). All are asked, even after a
@@ -57,37 +48,18 @@ class KnowledgeBotCheckOperator(ServiceTask, BaseOperator):
         knowledge_bot_conn_id: the connection (templated).
     """
 
-    template_fields: Sequence[str] = ("bot_id", "questions", "file", "knowledge_bot_conn_id")
-    template_fields_renderers: ClassVar[dict[str, str]] = {"questions": "json"}
-
-    _iterated = ("questions",)
-
     _stop: Event | None = None
 
     def __init__(
         self,
         *,
-        bot_id: str | None = None,
-        questions: "Iterable[Question | dict[str, Any]] | None" = None,
-        file: "str | PathLike[str] | ObjectStoragePath | None" = None,
-        min_pass: float = 1.0,
         answer_timeout: timedelta | float = 0.0,
         answer_interval: timedelta | float = 15.0,
-        concurrency: int = 4,
-        knowledge_bot_conn_id: str = KnowledgeBotHook.default_conn_name,
-        **kwargs: "Unpack[BaseOperatorArguments]",
+        **kwargs: "Unpack[QuestionArguments]",
     ) -> None:
         super().__init__(**kwargs)
-        check_number("min_pass", min_pass, 0, 1)
-        check_number("concurrency", concurrency, 1, whole=True)
-        self.bot_id = bot_id
-        self.questions = questions
-        self.file = file
-        self.min_pass = min_pass
         self.answer_timeout = as_seconds("answer_timeout", answer_timeout)
         self.answer_interval = as_seconds("answer_interval", answer_interval, 0.1)
-        self.concurrency = concurrency
-        self.knowledge_bot_conn_id = knowledge_bot_conn_id
 
     def execute(self, context: "Context") -> dict[str, Any]:
         """Ask all questions, then fail if too few have passed.

@@ -5,14 +5,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from threading import Event
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack, cast, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack, get_args
 
 from airflow_knowledge_bot._compat import AirflowFailException, AirflowNotFoundException
 
 # isort: split
-from airflow.sdk import BaseOperator, XComArg
+from airflow.sdk import XComArg
 
-from airflow_knowledge_bot.hooks import KnowledgeBotHook
 from airflow_knowledge_bot.tasks import (
     ServiceTask,
     as_bool,
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     import jinja2
     from airflow.sdk import Context
 
-    from airflow_knowledge_bot.arguments import BaseOperatorArguments
+    from airflow_knowledge_bot.arguments import OriginArguments, ServiceArguments
     from knowledge_bot.ingest import Item
     from knowledge_bot.origins import Origin
 
@@ -49,20 +48,25 @@ FAILED: tuple[Failed, ...] = get_args(Failed)
 
 
 class OriginTask(ServiceTask):
-    """A task with an `origin`: one of `knowledge_bot.origins`, items, or a function of them.
+    """A task with an `origin`: one of `knowledge_bot.origins`, items, or a function of them."""
 
-    It is no operator itself: Airflow 3.4.0b2 maps no operator whose base has no constructor.
-    """
-
-    dag_id: str
-    task_id: str
-    render_template: Callable[..., Any]
-    get_template_env: Callable[..., Any]
+    template_fields: Sequence[str] = ("origin", "origin_name", *ServiceTask.template_fields)
+    template_fields_renderers: ClassVar[dict[str, str]] = {"origin": "json", "collections": "json"}
 
     _iterated = ("origin",)
 
     origin: Any
-    origin_name: str | None = None
+
+    def __init__(
+        self,
+        *,
+        origin: "Origin | Iterable[Item | dict[str, Any]] | Callable[..., Any]",
+        origin_name: str | None = None,
+        **kwargs: "Unpack[ServiceArguments]",
+    ) -> None:
+        super().__init__(**kwargs)
+        self.origin = origin
+        self.origin_name = origin_name
 
     def _set_xcomargs_dependencies(self) -> None:
         """Check the origin, and come after the tasks whose outputs stand in it."""
@@ -80,7 +84,7 @@ class OriginTask(ServiceTask):
                 f"or a function that returns them, not {type(given).__name__}"
             )
         for value in vars(given).values() if hasattr(given, "template_fields") else ():
-            XComArg.apply_upstream_relationship(cast("BaseOperator", self), value)
+            XComArg.apply_upstream_relationship(self, value)
 
     def _do_render_template_fields(
         self,
@@ -135,7 +139,7 @@ class OriginTask(ServiceTask):
         return origin_of(given, self.origin_name or None, f"{self.dag_id}.{self.task_id}")
 
 
-class KnowledgeBotIngestOperator(OriginTask, BaseOperator):
+class KnowledgeBotIngestOperator(OriginTask):
     """Ingests many items in one task; what the service has already is not sent again.
 
     A service that announces `sync` is the book of what was sent: any number of tasks and workers
@@ -209,19 +213,13 @@ class KnowledgeBotIngestOperator(OriginTask, BaseOperator):
     """
 
     template_fields: Sequence[str] = (
-        "origin",
-        "origin_name",
         "collections",
         "prune",
         "wait_ready",
         "gone_limit",
         "ledger_conn_id",
-        "knowledge_bot_conn_id",
+        *OriginTask.template_fields,
     )
-    template_fields_renderers: ClassVar[dict[str, str]] = {
-        "origin": "json",
-        "collections": "json",
-    }
     # A deep copy of a bound method copies its object, and texts may be many.
     shallow_copy_attrs: Sequence[str] = ("origin",)
 
@@ -230,8 +228,6 @@ class KnowledgeBotIngestOperator(OriginTask, BaseOperator):
     def __init__(
         self,
         *,
-        origin: "Origin | Iterable[Item | dict[str, Any]] | Callable[..., Any]",
-        origin_name: str | None = None,
         ledger_conn_id: str | None = None,
         collections: str | Sequence[str] | None = None,
         on_unknown: Literal["hold", "resend"] = "hold",
@@ -245,12 +241,9 @@ class KnowledgeBotIngestOperator(OriginTask, BaseOperator):
         anyway: bool = False,
         fail_on: Collection[Failed] = FAILED,
         max_refused: int | float = 0,
-        knowledge_bot_conn_id: str = KnowledgeBotHook.default_conn_name,
-        **kwargs: "Unpack[BaseOperatorArguments]",
+        **kwargs: "Unpack[OriginArguments]",
     ) -> None:
         super().__init__(**kwargs)
-        self.origin = origin
-        self.origin_name = origin_name
         self.collections = collections
         self.ledger_conn_id = ledger_conn_id
         self.on_unknown = on_unknown
@@ -264,7 +257,6 @@ class KnowledgeBotIngestOperator(OriginTask, BaseOperator):
         self.anyway = anyway
         self.fail_on = fail_on
         self.max_refused = max_refused
-        self.knowledge_bot_conn_id = knowledge_bot_conn_id
         check_on_unknown(on_unknown)
         check_number("concurrency", concurrency, 1, whole=True)
         if max_items is not None:

@@ -4,10 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
-# isort: split
-from airflow.sdk import BaseOperator
-
-from airflow_knowledge_bot.hooks.knowledge_bot import KnowledgeBotHook, plain
+from airflow_knowledge_bot.hooks.knowledge_bot import plain
 from airflow_knowledge_bot.tasks import (
     ServiceTask,
     as_several,
@@ -22,7 +19,11 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context, ObjectStoragePath
 
-    from airflow_knowledge_bot.arguments import BaseOperatorArguments
+    from airflow_knowledge_bot.arguments import (
+        RequestArguments,
+        ServiceArguments,
+        SourceArguments,
+    )
     from airflow_knowledge_bot.memory import Intent, OnUnknown
     from knowledge_bot import Client
 
@@ -36,7 +37,7 @@ _SENT_AS = {"source_name": "name", "scrape_headers": "headers"}
 _OPTIONAL = {"scrape_headers", "filename", "conversation_id"}
 
 
-class RequestOperator(ServiceTask, BaseOperator):
+class RequestOperator(ServiceTask):
     """Sends one request built from the task's parameters; its answer becomes the XCom."""
 
     endpoint: ClassVar[str]
@@ -51,13 +52,11 @@ class RequestOperator(ServiceTask, BaseOperator):
     def __init__(
         self,
         *,
-        knowledge_bot_conn_id: str,
-        on_unknown: "OnUnknown",
-        **kwargs: "Unpack[BaseOperatorArguments]",
+        on_unknown: "OnUnknown" = "hold",
+        **kwargs: "Unpack[ServiceArguments]",
     ) -> None:
         super().__init__(**kwargs)
         check_on_unknown(on_unknown)
-        self.knowledge_bot_conn_id = knowledge_bot_conn_id
         self.on_unknown = on_unknown
 
     def execute(self, context: "Context") -> dict[str, Any]:
@@ -139,14 +138,10 @@ class _CreateSourceOperator(RequestOperator):
         self,
         *,
         source_name: str,
-        collections: "str | Sequence[str] | None",
-        knowledge_bot_conn_id: str,
-        on_unknown: "OnUnknown",
-        **kwargs: "Unpack[BaseOperatorArguments]",
+        collections: "str | Sequence[str] | None" = None,
+        **kwargs: "Unpack[RequestArguments]",
     ) -> None:
-        super().__init__(
-            knowledge_bot_conn_id=knowledge_bot_conn_id, on_unknown=on_unknown, **kwargs
-        )
+        super().__init__(**kwargs)
         self.source_name = source_name
         self.collections = collections
 
@@ -181,7 +176,7 @@ class KnowledgeBotCreateWebpageSourceOperator(_CreateSourceOperator):
 
     endpoint = "create_webpage_source"
     parameters = ("source_name", "collections", "url", "scrape_headers")
-    template_fields: Sequence[str] = (*parameters, "knowledge_bot_conn_id")
+    template_fields: Sequence[str] = (*parameters, *ServiceTask.template_fields)
     template_fields_renderers: ClassVar[dict[str, str]] = {
         "collections": "json",
         "scrape_headers": "json",
@@ -190,21 +185,11 @@ class KnowledgeBotCreateWebpageSourceOperator(_CreateSourceOperator):
     def __init__(
         self,
         *,
-        source_name: str,
         url: str,
-        collections: "str | Sequence[str] | None" = None,
         scrape_headers: Mapping[str, str] | None = None,
-        knowledge_bot_conn_id: str = KnowledgeBotHook.default_conn_name,
-        on_unknown: "OnUnknown" = "hold",
-        **kwargs: "Unpack[BaseOperatorArguments]",
+        **kwargs: "Unpack[SourceArguments]",
     ) -> None:
-        super().__init__(
-            source_name=source_name,
-            collections=collections,
-            knowledge_bot_conn_id=knowledge_bot_conn_id,
-            on_unknown=on_unknown,
-            **kwargs,
-        )
+        super().__init__(**kwargs)
         self.url = url
         self.scrape_headers = scrape_headers
 
@@ -230,26 +215,16 @@ class KnowledgeBotCreateTextSourceOperator(_CreateSourceOperator):
 
     endpoint = "create_text_source"
     parameters = ("source_name", "collections", "content")
-    template_fields: Sequence[str] = (*parameters, "knowledge_bot_conn_id")
+    template_fields: Sequence[str] = (*parameters, *ServiceTask.template_fields)
     template_fields_renderers: ClassVar[dict[str, str]] = {"collections": "json", "content": "md"}
 
     def __init__(
         self,
         *,
-        source_name: str,
         content: str,
-        collections: "str | Sequence[str] | None" = None,
-        knowledge_bot_conn_id: str = KnowledgeBotHook.default_conn_name,
-        on_unknown: "OnUnknown" = "hold",
-        **kwargs: "Unpack[BaseOperatorArguments]",
+        **kwargs: "Unpack[SourceArguments]",
     ) -> None:
-        super().__init__(
-            source_name=source_name,
-            collections=collections,
-            knowledge_bot_conn_id=knowledge_bot_conn_id,
-            on_unknown=on_unknown,
-            **kwargs,
-        )
+        super().__init__(**kwargs)
         self.content = content
 
 
@@ -272,27 +247,17 @@ class KnowledgeBotUploadSourceOperator(_CreateSourceOperator):
 
     endpoint = "upload_source"
     parameters = ("source_name", "collections", "file", "filename")
-    template_fields: Sequence[str] = (*parameters, "knowledge_bot_conn_id")
+    template_fields: Sequence[str] = (*parameters, *ServiceTask.template_fields)
     template_fields_renderers: ClassVar[dict[str, str]] = {"collections": "json"}
 
     def __init__(
         self,
         *,
-        source_name: str,
         file: "str | PathLike[str] | ObjectStoragePath",
-        collections: "str | Sequence[str] | None" = None,
         filename: str | None = None,
-        knowledge_bot_conn_id: str = KnowledgeBotHook.default_conn_name,
-        on_unknown: "OnUnknown" = "hold",
-        **kwargs: "Unpack[BaseOperatorArguments]",
+        **kwargs: "Unpack[SourceArguments]",
     ) -> None:
-        super().__init__(
-            source_name=source_name,
-            collections=collections,
-            knowledge_bot_conn_id=knowledge_bot_conn_id,
-            on_unknown=on_unknown,
-            **kwargs,
-        )
+        super().__init__(**kwargs)
         self.file = file
         self.filename = filename
 
@@ -315,7 +280,7 @@ class KnowledgeBotSendMessageOperator(RequestOperator):
     parameters = ("bot_id", "content", "conversation_id")
     by_connection = "bot_id"
     named_by = "content"
-    template_fields: Sequence[str] = (*parameters, "knowledge_bot_conn_id")
+    template_fields: Sequence[str] = (*parameters, *ServiceTask.template_fields)
     template_fields_renderers: ClassVar[dict[str, str]] = {"content": "md"}
 
     def __init__(
@@ -324,13 +289,9 @@ class KnowledgeBotSendMessageOperator(RequestOperator):
         content: str,
         bot_id: str | None = None,
         conversation_id: str | None = None,
-        knowledge_bot_conn_id: str = KnowledgeBotHook.default_conn_name,
-        on_unknown: "OnUnknown" = "hold",
-        **kwargs: "Unpack[BaseOperatorArguments]",
+        **kwargs: "Unpack[RequestArguments]",
     ) -> None:
-        super().__init__(
-            knowledge_bot_conn_id=knowledge_bot_conn_id, on_unknown=on_unknown, **kwargs
-        )
+        super().__init__(**kwargs)
         self.bot_id = bot_id
         self.content = content
         self.conversation_id = conversation_id

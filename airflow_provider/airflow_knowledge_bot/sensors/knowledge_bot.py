@@ -1,31 +1,22 @@
 """The sensors: one waits until the service answers, one until a bot answers as expected."""
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
-from airflow_knowledge_bot._compat import (
-    AirflowFailException,
-    AirflowNotFoundException,
-    AirflowSensorTimeout,
-    conf,
-)
+from airflow_knowledge_bot._compat import AirflowFailException, AirflowSensorTimeout, conf
 
 # isort: split
 from airflow.sdk import BaseSensorOperator, PokeReturnValue
 
-from airflow_knowledge_bot.hooks import KnowledgeBotHook
-from airflow_knowledge_bot.tasks import ServiceTask, check_filled, check_number
+from airflow_knowledge_bot.tasks import QuestionsTask, ServiceTask, check_filled
 
 if TYPE_CHECKING:
-    from os import PathLike
+    from airflow.sdk import Context
 
-    from airflow.sdk import Context, ObjectStoragePath
-
-    from airflow_knowledge_bot.arguments import BaseSensorArguments, SensorArguments
+    from airflow_knowledge_bot.arguments import AnswerSensorArguments, PingSensorArguments
     from airflow_knowledge_bot.checks import CheckProgress
-    from knowledge_bot.checks import Question
 
 # Seconds that the trigger gets beyond its own deadline, so that its event, which says why, arrives
 # before Airflow's bare timeout.
@@ -34,7 +25,7 @@ _GRACE = 60.0
 _TRIGGER = "airflow_knowledge_bot.triggers.knowledge_bot.KnowledgeBotPingTrigger"
 
 
-class KnowledgeBotPingSensor(BaseSensorOperator):
+class KnowledgeBotPingSensor(ServiceTask, BaseSensorOperator):
     """Waits until the service answers a ping (GET /ping).
 
     Connection failures, timeouts, 429 and 5xx mean "not yet". What waiting cannot help fails at
@@ -50,20 +41,16 @@ class KnowledgeBotPingSensor(BaseSensorOperator):
             `reschedule`), `soft_fail` and so on.
     """
 
-    template_fields: Sequence[str] = ("knowledge_bot_conn_id",)
-    template_ext: Sequence[str] = ()
-    ui_color = "#e3edf7"
+    template_fields: Sequence[str] = ServiceTask.template_fields
 
     def __init__(
         self,
         *,
-        knowledge_bot_conn_id: str = KnowledgeBotHook.default_conn_name,
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         start_from_trigger: bool = False,
-        **kwargs: "Unpack[BaseSensorArguments]",
+        **kwargs: "Unpack[PingSensorArguments]",
     ) -> None:
-        super().__init__(**kwargs)
-        self.knowledge_bot_conn_id = knowledge_bot_conn_id
+        super().__init__(**kwargs)  # type: ignore[misc] # Airflow's own base is the next one
         self.deferrable = deferrable or start_from_trigger
         if start_from_trigger:
             self._start_from_trigger()
@@ -74,18 +61,16 @@ class KnowledgeBotPingSensor(BaseSensorOperator):
         Raises:
             AirflowFailException: waiting cannot help.
         """
-        from airflow_knowledge_bot.failures import no_connection
+        from airflow_knowledge_bot.failures import task_fails_for_good
         from knowledge_bot.errors import KnowledgeBotError
 
-        check_filled(knowledge_bot_conn_id=self.knowledge_bot_conn_id)
         try:
-            with KnowledgeBotHook(self.knowledge_bot_conn_id).get_conn() as client:
+            with (
+                task_fails_for_good(self.knowledge_bot_conn_id, {}, "resend"),
+                self._hook().get_conn() as client,
+            ):
                 client.ping()
-        except AirflowNotFoundException as error:
-            raise AirflowFailException(no_connection(self.knowledge_bot_conn_id)) from error
         except KnowledgeBotError as error:
-            if not error.may_pass:
-                raise AirflowFailException(str(error)) from error
             self.log.info("Not yet: %s", error)
             return False
         return True
@@ -146,7 +131,7 @@ class KnowledgeBotPingSensor(BaseSensorOperator):
                 raise AirflowFailException(f"The trigger fired an unknown event: {event!r}")
 
 
-class KnowledgeBotAnswerSensor(ServiceTask, BaseSensorOperator):
+class KnowledgeBotAnswerSensor(QuestionsTask, BaseSensorOperator):
     """Waits until a bot answers questions as expected, that is, until it knows its new sources.
 
     The service accepts a source long before a bot can answer from it, and does not report its
@@ -180,37 +165,19 @@ class KnowledgeBotAnswerSensor(ServiceTask, BaseSensorOperator):
         kwargs: of every sensor: `soft_fail`, `exponential_backoff`, `max_wait` and so on.
     """
 
-    template_fields: Sequence[str] = ("bot_id", "questions", "file", "knowledge_bot_conn_id")
-    template_fields_renderers: ClassVar[dict[str, str]] = {"questions": "json"}
-
-    _iterated = ("questions",)
-
     _progress: "CheckProgress | None" = None
     _open = ""
 
     def __init__(
         self,
         *,
-        bot_id: str | None = None,
-        questions: "Iterable[Question | dict[str, Any]] | None" = None,
-        file: "str | PathLike[str] | ObjectStoragePath | None" = None,
-        min_pass: float = 1.0,
-        concurrency: int = 4,
         mode: str = "reschedule",
         poke_interval: timedelta | float = 60.0,
         timeout: timedelta | float = 3600.0,
-        knowledge_bot_conn_id: str = KnowledgeBotHook.default_conn_name,
-        **kwargs: "Unpack[SensorArguments]",
+        **kwargs: "Unpack[AnswerSensorArguments]",
     ) -> None:
-        super().__init__(mode=mode, poke_interval=poke_interval, timeout=timeout, **kwargs)
-        check_number("min_pass", min_pass, 0, 1)
-        check_number("concurrency", concurrency, 1, whole=True)
-        self.bot_id = bot_id
-        self.questions = questions
-        self.file = file
-        self.min_pass = min_pass
-        self.concurrency = concurrency
-        self.knowledge_bot_conn_id = knowledge_bot_conn_id
+        given: Any = {"mode": mode, "poke_interval": poke_interval, "timeout": timeout, **kwargs}
+        super().__init__(**given)
 
     def execute(self, context: "Context") -> Any:
         """Poke until enough has passed.
