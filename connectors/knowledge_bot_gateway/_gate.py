@@ -12,6 +12,7 @@ from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from pydantic import SecretStr
 from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from knowledge_bot import ConfigurationError
@@ -137,14 +138,13 @@ class Gate:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        receive, headers = _bounded(receive, self._admission), Headers(scope=scope)
+        headers = Headers(scope=scope)
         try:
-            self._admission.check(headers)
+            body = await self._admitted(headers, receive)
         except Problem as problem:
-            with suppress(Problem):
-                while (await receive()).get("more_body", False):
-                    pass
             await problem.response(scope, receive, send)
+            return
+        except ClientDisconnect:
             return
         whose = blake2b(bearer(headers).encode("utf-8", "surrogatepass"), digest_size=16)
         # A session of MCP belongs to whom its server finds here.
@@ -153,48 +153,64 @@ class Gate:
         scope = {**scope, "path": path, "user": user}
         if scope["method"] == "HEAD" and path != "/mcp":
             scope["method"] = "GET"  # the server leaves the body out
-        await self._app(scope, receive, send)
+        await self._app(scope, replaying(body, receive), send)
 
-
-def _bounded(receive: Receive, admission: Admission) -> Receive:
-    """Limit a body in size and time while it arrives; messages after it are not limited."""
-    received, whole = 0, False
-    loop = asyncio.get_running_loop()
-    until = loop.time() + admission.body_seconds
-
-    async def counted() -> Message:
-        nonlocal received, whole
-        message = await receive()
-        received += len(message.get("body", b""))
-        whole = not message.get("more_body", False)
-        return message
-
-    async def bounded() -> Message:
-        if whole:
-            return await receive()
+    async def _admitted(self, headers: Headers, receive: Receive) -> bytes:
+        """Return the body of a request that may pass."""
         try:
-            async with asyncio.timeout_at(until):
-                message = await counted()
-                while admission.most_bytes < received < _MOST_DISCARDED and not whole:
-                    await counted()
-        except TimeoutError:
-            raise Problem(
-                408,
-                f"The request's body did not arrive within {admission.body_seconds:g} s. "
-                "Nothing was sent.",
-                code="body_too_slow",
-                headers={"Connection": "close"},
-            ) from None
-        if received > admission.most_bytes:
-            raise Problem(
-                413,
-                f"The request body is larger than {admission.most_bytes:,} bytes, the limit here. "
-                "Nothing was sent.",
-                code="request_too_large",
-            )
-        return message
+            self._admission.check(headers)
+        except Problem:
+            with suppress(Problem):
+                await _body(receive, self._admission)
+            raise
+        return await _body(receive, self._admission)
 
-    return bounded
+
+def replaying(body: bytes, receive: Receive | None = None) -> Receive:
+    """Return what gives a body again, and then what comes; without `receive`, nothing comes."""
+    parts: list[Message] = [{"type": "http.request", "body": body}]
+
+    async def replayed() -> Message:
+        if parts:
+            return parts.pop()
+        if receive is not None:
+            return await receive()
+        never: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        return await never
+
+    return replayed
+
+
+async def _body(receive: Receive, admission: Admission) -> bytes:
+    """Read a body, which is limited in size and time while it arrives."""
+    parts: list[bytes] = []
+    received, more = 0, True
+    try:
+        async with asyncio.timeout(admission.body_seconds):
+            while more and received < _MOST_DISCARDED:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientDisconnect
+                received += len(part := message.get("body", b""))
+                more = message.get("more_body", False)
+                if received <= admission.most_bytes:
+                    parts.append(part)
+    except TimeoutError:
+        raise Problem(
+            408,
+            f"The request's body did not arrive within {admission.body_seconds:g} s. "
+            "Nothing was sent.",
+            code="body_too_slow",
+            headers={"Connection": "close"},
+        ) from None
+    if received > admission.most_bytes:
+        raise Problem(
+            413,
+            f"The request body is larger than {admission.most_bytes:,} bytes, the limit here. "
+            "Nothing was sent.",
+            code="request_too_large",
+        )
+    return b"".join(parts)
 
 
 def _known(keys: Sequence[bytes]) -> Callable[[str], bool]:

@@ -156,7 +156,7 @@ class ConversationList(BaseModel):
     """A bot's newest conversations."""
 
     conversations: list[Named]
-    more: int = Field(description="How many older ones are left out.")
+    more: int = Field(description=f"How many of the newest {_MOST_CONVERSATIONS} are left out.")
 
 
 class SearchResult(BaseModel):
@@ -301,10 +301,10 @@ def _add_reading(server: MCPServer[None], upstream: Upstream, callers: "_Callers
         with _tool_errors():
             bot_id = await callers.bot_id(bot)
             client = callers.client
-            found = await client.list_conversations(bot_id)
-            newest = found[::-1][:_MOST_CONVERSATIONS]
-            newest = (await upstream.visible(client, newest, caller=callers.caller))[:limit]
-            return ConversationList(conversations=_named(newest), more=len(found) - len(newest))
+            newest = (await client.list_conversations(bot_id))[: -_MOST_CONVERSATIONS - 1 : -1]
+            found = await upstream.visible(client, newest, caller=callers.caller)
+            shown = _named(found[:limit])
+            return ConversationList(conversations=shown, more=len(found) - len(shown))
 
 
 def _add_writing(server: MCPServer[None], callers: "_Callers") -> None:

@@ -202,8 +202,7 @@ async def _is_about_a_missing_bot(
     if getattr(error, "status_code", None) not in (400, 404):
         return False
     try:
-        found = await upstream.client(bearer(request.headers)).list_bots()
-        return all(bot.id != model for bot in found)
+        return all(bot.id != model for bot in await bots(upstream, request))
     except KnowledgeBotError:
         return False
 

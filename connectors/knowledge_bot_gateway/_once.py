@@ -19,12 +19,12 @@ from hashlib import blake2b
 from typing import Any, Final
 
 from starlette.datastructures import Headers
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from knowledge_bot_gateway._gate import caller_of
+from knowledge_bot_gateway._gate import caller_of, replaying
 from knowledge_bot_gateway._memory import CallerMemory
-from knowledge_bot_gateway._problems import UNKNOWN_OUTCOME, Problem, fault
+from knowledge_bot_gateway._problems import UNKNOWN_OUTCOME, fault
 
 # How often OpenAI's clients have asked the same before.
 _REPEATED: Final = "x-stainless-retry-count"
@@ -94,15 +94,9 @@ class Once:
         if scope["type"] != "http" or scope["method"] != "POST" or scope["path"] not in _PATHS:
             await self._app(scope, receive, send)
             return
-        try:
-            body = await Request(scope, receive).body()
-        except Problem as problem:
-            await problem.response(scope, receive, send)
-            return
-        except ClientDisconnect:
-            return
+        body = await Request(scope, receive).body()
         if scope["path"] == "/mcp" and not _is_call(body):
-            await self._app(scope, _replaying(body, receive), send)
+            await self._app(scope, replaying(body, receive), send)
             return
         exchange = self._exchange(scope, body)
         gone = asyncio.create_task(_gone(receive))
@@ -137,7 +131,7 @@ class Once:
         return exchange
 
     async def _handle(self, exchange: _Exchange, scope: Scope, body: bytes) -> None:
-        scope, receive = {**scope, "state": exchange.state}, _replaying(body)
+        scope, receive = {**scope, "state": exchange.state}, replaying(body)
         try:
             await self._app(scope, receive, exchange.add)
         except Exception as error:  # noqa: BLE001 - the client must not ask again, whatever it is
@@ -172,21 +166,6 @@ def _is_call(body: bytes) -> bool:
 def _digest(*parts: str | bytes) -> bytes:
     joined = b"\n".join(one.encode() if isinstance(one, str) else one for one in parts)
     return blake2b(joined, digest_size=32).digest()
-
-
-def _replaying(body: bytes, receive: Receive | None = None) -> Receive:
-    """Return what gives a body again, and then what comes; without `receive`, nothing comes."""
-    parts: list[Message] = [{"type": "http.request", "body": body}]
-
-    async def replayed() -> Message:
-        if parts:
-            return parts.pop()
-        if receive is not None:
-            return await receive()
-        never: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
-        return await never
-
-    return replayed
 
 
 async def _gone(receive: Receive) -> None:

@@ -55,7 +55,7 @@ class ErrorEnvelope(BaseModel):
     error: ErrorBody
 
 
-class Problem(HTTPException):  # FastAPI turns other errors during reading into a 400
+class Problem(HTTPException):
     """A request that is answered with an error.
 
     Attributes:

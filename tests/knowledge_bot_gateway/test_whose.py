@@ -101,7 +101,8 @@ class OverMcp(Person):
             listed = await client.call_tool("list_conversations", {"bot": "bot_guide"})
         if got.is_error:
             raise httpx2.HTTPError(got.content[0].text)
-        self.listed = {one["id"] for one in listed.structured_content["conversations"]}
+        seen = listed.structured_content
+        self.listed = {one["id"] for one in seen["conversations"]}, seen["more"]
         answer = got.structured_content
         return answer["answer"], answer["conversation_id"], None
 
@@ -134,7 +135,7 @@ async def test_who_asks_the_same_has_an_answer_and_a_conversation_of_their_own(
     for one, first in zip((ada, ben), firsts, strict=True):
         assert (await one.ask("And then?", after=first))[1] == first[1]
         if isinstance(one, OverMcp):
-            assert one.listed == {first[1]}
+            assert one.listed == ({first[1]}, 0)
     before = len(asked(service))
     for one, others in ((ada, firsts[1]), (ben, firsts[0])):
         with pytest.raises(httpx2.HTTPError):
