@@ -345,8 +345,8 @@ def test_what_is_kept_of_a_question_is_small_and_tells_nothing(bot):
     assert len(json.dumps(store)) < 12_000
     assert KEY not in str(store)
     assert "could not" not in str(store)
-    # It is written now and then, not with every answer.
-    assert store.writes < 30
+    # It is written now and then (each half second), not with every answer.
+    assert store.writes < 400
 
 
 def test_a_task_that_ends_in_the_middle_has_kept_what_passed(bot, monkeypatch):

@@ -306,7 +306,7 @@ def test_an_ingestion_that_was_killed_counts_over_all_its_tries(airflow, service
     assert 1 <= xcom["unknown"] <= 2
     assert (xcom["created"], xcom["unchanged"]) == (60 - xcom["unknown"], 0)
     assert set(posts().values()) == {1}
-    assert len(posts()) == 60
+    assert 60 - xcom["unknown"] <= len(posts()) <= 60  # one in flight may not have arrived
 
 
 def test_a_deferred_sensor_survives_its_triggerer_and_posts_nothing(airflow, service):

@@ -45,7 +45,7 @@ class Terminal:
         """Return the process's state as proc_pid_stat(5) names it; `S` sleeps in a wait."""
         return Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(") ")[2][0]
 
-    def end(self, seconds: float = 20.0) -> int:
+    def end(self, seconds: float = 120.0) -> int:
         """Read to the end; return the exit code."""
         deadline = time.monotonic() + seconds
         while self.read(0.1):

@@ -14,7 +14,7 @@ import pytest
 on_linux = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="Linux lists open files")
 
 
-def until(condition: Callable[[], object], seconds: float = 20) -> bool:
+def until(condition: Callable[[], object], seconds: float = 120) -> bool:
     """Wait until a condition holds; return whether it does, for an assertion."""
     deadline = time.monotonic() + seconds
     while not condition():
@@ -37,7 +37,7 @@ def listens(port: int) -> bool:
         return trying.connect_ex(("127.0.0.1", port)) == 0
 
 
-async def until_awaited(condition: Callable[[], object], seconds: float = 20) -> bool:
+async def until_awaited(condition: Callable[[], object], seconds: float = 120) -> bool:
     """Wait until a condition holds while the event loop goes on; return whether it does."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -49,7 +49,7 @@ def handbook(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]
         for name, content in DOCUMENTS.items():
             add_text(http, name, content)
         add_text(http, "Boats", "The rowing club owns nine boats.", collection="col_two")
-        service.wait_until_ready(60)
+        service.wait_until_ready(300)
         yield http
 
 

@@ -81,7 +81,7 @@ def knowing(folder: Path, texts: Mapping[str, str]) -> Iterator[httpx.Client]:
     ):
         for name, content in texts.items():
             add_text(http, name, content)
-        service.wait_until_ready(60)
+        service.wait_until_ready(300)
         yield http
 
 
@@ -128,7 +128,7 @@ def test_a_long_list_is_cut_at_an_item_and_a_command_nowhere(
     code = "\n".join(commands)
     text = f"The gardening rules of the house are these:\n\n{items}\n\nThis makes all plants grow:"
     add_text(http, "Garden", f"{text}\n\n```\n{code}\n```")
-    service.wait_until_ready(60)
+    service.wait_until_ready(300)
     rules = ask(http, "What are the gardening rules of the house?")["answer"]
     assert "- Gardening rule 9: water plant 9.\n" in rules
     assert len(rules.partition("\n\nSources: ")[0]) <= 1200

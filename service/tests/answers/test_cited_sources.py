@@ -25,7 +25,7 @@ def test_the_sources_of_an_answer_are_data_in_the_order_of_its_text(
         "Paddles": "The paddles are kept in the cellar by Ruth Okafor.",
     }.items():
         names[add_text(fresh_http, name, content)["id"]] = name
-    fresh.wait_until_ready()
+    fresh.wait_until_ready(300)
     message = ask(fresh_http, "Where are the canoes and the paddles kept by Ruth Okafor?")
     words, _, listed = message["answer"].partition("\n\nSources: ")
     assert "boathouse" in words
@@ -50,7 +50,7 @@ def test_a_quote_stands_in_the_passage_word_for_word(
     text = f"Boat | Seats | Kept in\n--- | --- | ---\n{row}\n\nBefore you leave:\n\n{item}\n- Go."
     asked = f"\n\nHow long are the life jackets lent? {answer} Bring them back dry."
     add_text(fresh_http, "Boats", text + asked)
-    fresh.wait_until_ready()
+    fresh.wait_until_ready(300)
     quotes = {}
     for question in (
         "Where is the Otter kept?",
@@ -70,7 +70,7 @@ def test_sources_of_one_name_are_told_apart(fresh: InProcess, fresh_http: httpx.
             "id"
         ],
     }
-    fresh.wait_until_ready()
+    fresh.wait_until_ready(300)
     message = ask(fresh_http, "Which key opens the cellar of the old mill, the red or the blue?")
     assert message["answer"].endswith("\n\nSources: Note")
     assert {one["id"] for one in message["sources"]} == ids
@@ -86,7 +86,7 @@ def test_a_web_page_is_named_with_its_address(tmp_path: Path) -> None:
         url = pages.url("/rua")
         client.create_webpage_source(name="Lighthouse", collections="col_default", url=url)
         # No question waits for a page.
-        service.wait_until_ready()
+        service.wait_until_ready(300)
         message = client.send_message(
             bot_id="bot_default", content="Who built the lighthouse of Rua?"
         )

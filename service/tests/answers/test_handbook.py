@@ -33,7 +33,7 @@ def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
             form = {"name": file.name, "collections": "col_default"}
             with file.open("rb") as content:
                 value_of(client.post("/sources/upload", data=form, files={"file": content}))
-        service.wait_until_ready(60)
+        service.wait_until_ready(300)
         assert {source.status for source in service.sources()} == {"ready"}
         yield client
 

@@ -50,7 +50,7 @@ def worded(
         with InProcess(data, **declared) as running, client_of(running) as http:
             add_text(http, "Lighthouse", "The lighthouse of Rua was built by Ana Sousa.")
             add_text(http, "Harbour", "The harbour of Rua has no lighthouse of its own.")
-            running.wait_until_ready()
+            running.wait_until_ready(300)
             yield running
 
 

@@ -58,7 +58,7 @@ def told(request, tmp_path_factory) -> Iterator[tuple[httpx.Client, dict[str, An
         for path in sorted(documents.iterdir()) if documents else ():
             form = {"name": path.name, "collections": "col_default"}
             value_of(http.post("/sources/upload", data=form, files={"file": path.read_bytes()}))
-        service.wait_until_ready(60)
+        service.wait_until_ready(300)
         yield http, given
 
 

@@ -243,7 +243,7 @@ def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     with InProcess(folder) as service, client_of(service) as client:
         for name, text in TEXTS.items():
             add_text(client, name, text, collection="col_default")
-        service.wait_until_ready()
+        service.wait_until_ready(300)
         yield client
 
 

@@ -30,7 +30,7 @@ def lights(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcess]:
                 f"The colour of its door is {colour}."
             )
             add_text(http, f"Lighthouse of {place}", text, collection="col_lights")
-        running.wait_until_ready()
+        running.wait_until_ready(300)
         yield running
 
 

@@ -172,7 +172,7 @@ def documents(sizes: Sizes) -> list[Figure]:
             name="Last", collections="col_default", file=page.encode(), filename="page.html"
         )
         alone = time.perf_counter()
-        service.wait_until_ready(60)
+        service.wait_until_ready(300)
         alone = time.perf_counter() - alone
     return [
         Figure("pages of HTML ready per second", sizes.pages / seconds),

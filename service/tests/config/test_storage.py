@@ -62,7 +62,7 @@ def test_a_full_disk_is_told_and_questions_are_answered(small_disk, capfd):
     service = LocalService(small_disk / "data")
     with service, client_of(service) as http:
         add_text(http, "Lamp", "The lamp in the tower is lit at nine.", "col_default")
-        service.wait_until_ready()
+        service.wait_until_ready(300)
         filler = fill(small_disk)
         accepted = []
         for number in range(30):
@@ -89,7 +89,7 @@ def test_a_full_disk_is_told_and_questions_are_answered(small_disk, capfd):
         assert "Traceback" not in log
         filler.unlink()
         accepted.append(value_of(write(http, "There is space again."))["id"])
-        service.wait_until_ready()
+        service.wait_until_ready(300)
         states = {one.id: one.status for one in service.sources()}
         assert {states.get(one) for one in accepted} == {"ready"}
         assert not [one for one in (small_disk / "data/material").iterdir() if one.suffix]
@@ -104,7 +104,7 @@ def test_a_full_disk_at_the_start_is_a_sentence(small_disk):
 def test_a_folder_whose_database_is_gone_or_empty_is_not_begun_anew(tmp_path):
     with InProcess(tmp_path) as service, client_of(service) as http:
         add_text(http, "Lamp", "The lamp in the tower is lit at nine.", "col_default")
-        service.wait_until_ready()
+        service.wait_until_ready(300)
     for file in tmp_path.glob("knowledge.sqlite3*"):
         file.unlink()
     for change in (lambda: None, (tmp_path / "knowledge.sqlite3").touch):
@@ -156,7 +156,7 @@ def test_a_database_that_is_damaged_while_it_runs_is_told(tmp_path, caplog):
     with InProcess(tmp_path) as service, client_of(service) as http:
         for number in range(40):
             add_text(http, f"Text {number}", f"Lamp {number} is lit. " * 200, "col_default")
-        service.wait_until_ready()
+        service.wait_until_ready(300)
     file = tmp_path / "knowledge.sqlite3"
     with closing_database(file) as database:
         (size,) = database.execute("PRAGMA page_size").fetchone()

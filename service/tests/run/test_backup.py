@@ -56,7 +56,7 @@ def test_nothing_that_was_accepted_before_a_backup_is_missing_in_it(tmp_path):
     with OnAPort(tmp_path / "data", collections=COLLECTIONS, bots=BOTS) as service:
         with client_of(service) as http:
             add_text(http, "Hours", "The library opens at nine.")
-            service.wait_until_ready()
+            service.wait_until_ready(300)
             ask(http, "When does the library open?")
         feeding = threading.Thread(target=feed, args=(service,))
         feeding.start()
@@ -73,7 +73,7 @@ def test_nothing_that_was_accepted_before_a_backup_is_missing_in_it(tmp_path):
     assert before <= ids_in(tmp_path / "restored")
     # It works as the service did, with what was not read yet.
     with InProcess(tmp_path / "restored", collections=COLLECTIONS, bots=BOTS) as service:
-        service.wait_until_ready(60)
+        service.wait_until_ready(300)
         assert {state.status for state in service.sources()} == {"ready"}
         with client_of(service) as http:
             assert "nine" in ask(http, "When does the library open?")["answer"]
@@ -87,7 +87,7 @@ def backup(tmp_path_factory):
     folder = tmp_path_factory.mktemp("backups")
     with InProcess(folder / "data") as service, client_of(service) as http:
         add_text(http, "Hours", "The library opens at nine.", "col_default")
-        service.wait_until_ready()
+        service.wait_until_ready(300)
     (folder / "data/api-key").touch(0o600)
     (folder / "data/api-key").write_text("key-of-the-folder")
     assert run(folder, "keys", "add", "kiosk", "--role", "read", "--data", "data").returncode == 0

@@ -35,7 +35,7 @@ def test_it_answers_at_once_shows_no_key_and_leaves_nothing_behind():
             os.kill(pid, 0)
         # A temporary folder outlives a stop, and not the end.
         service.start()
-        service.wait_until_ready()
+        service.wait_until_ready(300)
         assert [one.name for one in service.sources()] == ["Canoes"]
         pid = service.pid
     assert not data.exists()
@@ -85,7 +85,7 @@ def test_what_was_accepted_is_ready_after_a_kill_at_that_moment(served, served_h
     base_url = served.base_url
     served.start()
     assert served.base_url == base_url
-    served.wait_until_ready()
+    served.wait_until_ready(300)
     assert [(one.status, one.reason) for one in served.sources()] == [("ready", None)]
     first = ask(served_http, "Which code has gate number 1?")
     assert "177" in first["answer"]
@@ -119,7 +119,7 @@ def test_kill_9_under_load_loses_nothing_and_does_nothing_half_or_twice(tmp_path
             for one in sending:
                 one.result()
             service.start()
-        service.wait_until_ready(60)
+        service.wait_until_ready(300)
         states = {one.id: one for one in service.sources()}
         assert not set(accepted.values()) - set(states)
         assert len({one.name for one in states.values()}) == len(states)
@@ -160,7 +160,7 @@ def test_a_source_that_was_being_read_when_the_service_ended_three_times_is_give
             )
     database.close()
     with service:
-        service.wait_until_ready()
+        service.wait_until_ready(300)
         second_chance, given_up = service.sources()
     assert second_chance.status == "ready"
     assert (given_up.status, given_up.reason is not None) == ("failed", True)

@@ -94,7 +94,7 @@ def test_an_upload_is_compared_by_its_parts_and_leaves_no_second_file(service, h
     ):
         assert upload(http, key, content, **form).status_code == 422
     assert upload(http, uuid7(WEEK + 60)).status_code == 412
-    service.wait_until_ready()
+    service.wait_until_ready(300)
     assert not list((service.data / "material").iterdir())
 
 
@@ -156,7 +156,7 @@ def slow(tmp_path, monkeypatch):
     ) as service:
         with client_of(service) as http:
             http.post("/sources/write", json={"value": TEXT | {"content": "Bo sings in the lift."}})
-        service.wait_until_ready()
+        service.wait_until_ready(300)
         yield service, may_answer, endpoint
     may_answer.set()
     endpoint.stop()

@@ -91,7 +91,7 @@ def test_a_list_is_searched_filtered_and_paged(http, fresh):
     for number in range(5):
         add_text(http, f"Rule {number}", "No running.")
     add_text(http, "ÜBER die Regeln", "Nicht rennen.", "col_two")
-    fresh.wait_until_ready()
+    fresh.wait_until_ready(300)
     assert listed(http, counts=True)["counts"] == {"ready": 6}
     assert listed(http, counts=True, collection="col_two")["counts"] == {"ready": 1}
     assert names_of(http, search="über DIE") == ["ÜBER die Regeln"]
@@ -140,7 +140,7 @@ def test_a_list_that_cannot_be_is_a_400(anyones, parameters):
 
 def test_a_text_is_read_in_its_order_page_by_page(http, fresh):
     source = add_text(http, "Long", LONG)["id"]
-    fresh.wait_until_ready()
+    fresh.wait_until_ready(300)
     part = text_of(http, source, limit=100)
     assert part["previous"] is None
     assert (part["source"]["name"], part["source"]["status"]) == ("Long", "ready")
@@ -155,7 +155,7 @@ def test_a_text_is_read_in_its_order_page_by_page(http, fresh):
 
 def test_a_passage_that_an_answer_quotes_is_shown_with_what_is_before_it(http, fresh):
     add_text(http, "Long", f"{LONG}\n\nThe canoes are kept by Ruth Okafor.\n\n{LONG}")
-    fresh.wait_until_ready()
+    fresh.wait_until_ready(300)
     cited = ask(http, "Where are the canoes kept by Ruth Okafor?")["sources"][0]
     named = cited["passages"][0]["place"]
     shown = text_of(http, cited["id"], passage=named, limit=5)
@@ -167,7 +167,7 @@ def test_a_passage_that_an_answer_quotes_is_shown_with_what_is_before_it(http, f
 
 def test_a_deleted_source_is_gone_from_answers_at_once_and_from_the_folder_soon(http, fresh):
     source = add_text(http, "Canoes", f"The canoes are kept by Ruth Okafor.\n\n{LONG}")["id"]
-    fresh.wait_until_ready()
+    fresh.wait_until_ready(300)
     told = ask(http, "Where are the canoes kept by Ruth Okafor?")
     assert "Ruth Okafor" in told["answer"]
     response = http.delete(f"/sources/{source}")
@@ -195,12 +195,12 @@ def test_nothing_of_a_deleted_source_stays_in_the_files(tmp_path):
 
         # Of the index there are parts from before and from after it.
         add_text(http, "Rules", LONG)
-        service.wait_until_ready()
+        service.wait_until_ready(300)
         secret = "\n\n".join(f"The vatrushka of gate {number} is ocelot." for number in range(2000))
         source = add_text(http, "Yggdrasil", secret)["id"]
-        service.wait_until_ready()
+        service.wait_until_ready(300)
         add_text(http, "More rules", LONG)
-        service.wait_until_ready()
+        service.wait_until_ready(300)
         assert all(word in files() for word in (b"vatrushka", b"ocelot", b"yggdrasil"))
         http.delete(f"/sources/{source}")
         assert until(lambda: left(service)[4] == 0)
@@ -252,10 +252,10 @@ def test_a_removal_goes_on_after_the_service_was_killed(tmp_path):
 
 def test_passages_of_a_deleted_source_never_become_another_ones(http, fresh):
     source = add_text(http, "Secret", f"{LONG}\n\nThe canoes are kept by Ruth Okafor.")["id"]
-    fresh.wait_until_ready()
+    fresh.wait_until_ready(300)
     http.delete(f"/sources/{source}")
     newer = add_text(http, "Public", "The paddles are kept by Ida Holm.")["id"]
-    fresh.wait_until_ready()
+    fresh.wait_until_ready(300)
     shown = text_of(http, newer)["passages"]
     assert [one["text"] for one in shown] == ["The paddles are kept by Ida Holm."]
     assert ask(http, "Where are the canoes kept by Ruth Okafor?")["answer"] == REFUSAL
@@ -264,14 +264,14 @@ def test_passages_of_a_deleted_source_never_become_another_ones(http, fresh):
 def test_a_replacement_takes_over_when_it_is_ready(http, fresh):
     older = put_text(http, "Opening", "The library opens at nine on Saturdays.")
     add_text(http, "Later", "Nobody sings in the lift.")
-    fresh.wait_until_ready()
+    fresh.wait_until_ready(300)
     ten = f"{LONG * 4}\n\nThe library opens at ten on Saturdays."
     accepted = put_text(http, "Opening", ten, name="Opening hours")
     assert accepted["id"] == older["id"]
     assert accepted["status"] == "pending"
     assert accepted["ready_revision"] == older["revision"] != accepted["revision"]
     assert "nine" in told_of_saturday(http)
-    fresh.wait_until_ready()
+    fresh.wait_until_ready(300)
     assert "ten" in told_of_saturday(http)
     assert "nine" not in told_of_saturday(http)
     source = standing(http, older["id"])
@@ -297,10 +297,10 @@ def passages_of(service):
 
 def test_a_replacement_that_fails_leaves_the_old_text_and_says_why(http, fresh):
     source = put_text(http, "Opening", "The library opens at nine on Saturdays.")["id"]
-    fresh.wait_until_ready()
+    fresh.wait_until_ready(300)
     before = standing(http, source)
     accepted = put_nothing(http, "Opening")
-    fresh.wait_until_ready()
+    fresh.wait_until_ready(300)
     assert "nine" in told_of_saturday(http)
     shown = standing(http, source)
     assert (shown["status"], shown["revision"]) == ("failed", accepted["revision"])
@@ -312,7 +312,7 @@ def test_a_replacement_that_fails_leaves_the_old_text_and_says_why(http, fresh):
     assert until(lambda: left(fresh)[4] == 0)
     assert not list((fresh.data / "material").iterdir())
     put_text(http, "Opening", "The library opens at ten on Saturdays.")
-    fresh.wait_until_ready()
+    fresh.wait_until_ready(300)
     assert standing(http, source)["reason"] is None
     assert listed(http, counts=True)["counts"] == {"ready": 1}
 
@@ -322,7 +322,7 @@ def test_pages_without_text_are_a_warning(http, fresh):
     file = {"file": ("scan.pdf", pdf("Nobody sings.", "", "Nobody runs.", ""), "application/pdf")}
     source = value_of(http.post("/sources/upload", data=form, files=file))
     assert source["warnings"] == []
-    fresh.wait_until_ready()
+    fresh.wait_until_ready(300)
     shown = standing(http, source["id"])
     assert (shown["status"], shown["reason"]) == ("ready", None)
     assert len(shown["warnings"]) == 1
@@ -333,7 +333,7 @@ def test_the_last_of_several_replacements_wins(http, fresh):
     for hour in ("eight", "nine", "ten", "eleven"):
         long = f"{LONG * 2}\n\nThe library opens at {hour} on Saturdays."
         source = put_text(http, "Opening", long)
-    fresh.wait_until_ready()
+    fresh.wait_until_ready(300)
     assert "eleven" in told_of_saturday(http)
     assert [one.id for one in fresh.sources()] == [source["id"]]
     assert until(lambda: left(fresh)[3:] == (0, 0))
@@ -353,7 +353,7 @@ def test_the_quota_counts_what_is_there(tmp_path):
         # One that failed does not count.
         page = {"name": "Page", "collections": ["col_one"], "url": "http://127.0.0.1:1/"}
         value_of(http.post("/sources/webpage", json={"value": page}))
-        service.wait_until_ready()
+        service.wait_until_ready(300)
         first = put_text(http, "One", "The first text.")["id"]
         add_text(http, "Two", "The second text.")
         body = {"name": "Three", "collections": ["col_one"], "content": "The third text."}
@@ -380,7 +380,7 @@ def test_what_is_not_there_cannot_be_changed(anyones, source):
 
 def test_conversations_are_listed_newest_first_and_read_back(http, fresh):
     add_text(http, "Rules", "Nobody sings in the lift.")
-    fresh.wait_until_ready()
+    fresh.wait_until_ready(300)
     conversations = [ask(http, f"Question {number}?")["conversation_id"] for number in range(5)]
     for _ in range(2):
         ask(http, "Who sings in the lift?", conversations[0])

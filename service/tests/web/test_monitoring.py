@@ -61,7 +61,7 @@ def test_what_happens_is_counted():
     with LocalService() as service, client_of(service) as http:
         before = metrics_of(service.base_url)
         add_text(http, "A confidential name", "The depot opens at eight.", "col_default")
-        service.wait_until_ready()
+        service.wait_until_ready(300)
         ask(http, "When does the depot open?", bot="bot_default")
         ask(http, "Who painted the ceiling?", bot="bot_default")
         httpx.get(f"{service.base_url}/bots", headers={"X-API-KEY": "wrong"})

@@ -17,7 +17,7 @@ def service(tmp_path_factory):
         with client_of(running) as client:
             add_text(client, "Ferry", FERRY, collection="col_one")
             add_text(client, "Museum", "The museum keeps 412 barrels.", collection="col_two")
-        running.wait_until_ready()
+        running.wait_until_ready(300)
         yield running
 
 
@@ -62,7 +62,7 @@ def test_the_question_of_a_prompt_is_what_is_searched_for(http):
 def test_what_fits_better_comes_first_and_no_more_than_wanted(service, http):
     for number in range(12):
         add_text(http, f"{number}", f"The ferry number {number} is old.", collection="col_one")
-    service.wait_until_ready()
+    service.wait_until_ready(300)
     found = search(http, "Which ferry takes a bicycle?")
     assert len(found) == 10
     assert found[0]["name"] == "Ferry"
@@ -79,7 +79,7 @@ def test_a_passage_is_gone_with_its_text(service, http, how):
     def put(content, digest):
         value = {**entry, "version": None, "digest": digest, "content": content}
         added = value_of(http.put("/sync/write", json={"value": value}))["source"]["id"]
-        service.wait_until_ready()
+        service.wait_until_ready(300)
         return added
 
     source_id = put("The windmill grinds barley on Mondays.", "1")

@@ -37,9 +37,9 @@ def test_a_source_that_is_put_into_another_collection_answers_there_alone(fresh_
     for content in (KNOWN, f"{KNOWN}\n\n{pages}"):  # when it is read, and while it is
         source = put_text(fresh_http, "canoes", content)["id"]
         if content == KNOWN:
-            fresh.wait_until_ready()
+            fresh.wait_until_ready(300)
         assert put_text(fresh_http, "canoes", content, "col_two")["id"] == source
-        fresh.wait_until_ready()
+        fresh.wait_until_ready(300)
         for bot, knows in (("bot_one", False), ("bot_two", True)):
             assert ("seven" in ask(fresh_http, QUESTION, bot=bot)["answer"]) == knows
 
@@ -72,7 +72,7 @@ def test_what_an_older_reader_could_not_read_is_asked_for_again_after_a_new_one(
         with client_of(service) as http:
             put_text(http, "canoes", KNOWN)
             put_text(http, "mute", "\u200b")
-            service.wait_until_ready()
+            service.wait_until_ready(300)
             before = sums(http)["sums"]
         for is_older in (False, True):
             service.stop()
@@ -86,7 +86,7 @@ def test_what_an_older_reader_could_not_read_is_asked_for_again_after_a_new_one(
                 source = put_text(http, "mute", "\u200b")
                 assert (source["status"] == "pending") == is_older  # it is read again
                 assert put_text(http, "canoes", KNOWN)["status"] == "ready"
-                service.wait_until_ready()
+                service.wait_until_ready(300)
                 assert sums(http)["sums"] == before
                 assert held(http)["mute"]["status"] == "failed"
 

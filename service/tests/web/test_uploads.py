@@ -125,7 +125,7 @@ def test_nothing_stays_of_uploads_that_are_refused_or_done(fresh, fresh_http):
     for form, named in (({}, "name"), (FIELDS | {"collections": ["col_x"]}, "col_x")):
         refused = fresh_http.post("/sources/upload", data=form, files=fine)
         assert named in problem_of(refused, 400)["message"]
-    fresh.wait_until_ready()
+    fresh.wait_until_ready(300)
     ask(fresh_http, "When does the bell ring?")
     assert list(Path(fresh.data, "material").iterdir()) == []
 

@@ -63,7 +63,7 @@ def add_file(http, filename, content, content_type=""):
 
 
 def end_of(service, source):
-    service.wait_until_ready()
+    service.wait_until_ready(300)
     (state,) = [state for state in service.sources() if state.id == source]
     return state.status, state.reason
 
@@ -121,7 +121,7 @@ def test_a_page_that_cannot_be_had_fails_with_the_reason(service, http, pages, u
 def test_a_long_text_waits_in_a_file_and_is_ready(service, http):
     filler = "\n\n".join(f"Line {number} says little about anything." for number in range(4000))
     add_text(http, "Long", f"{filler}\n\nThe quarry closed in 1931.\n\n{filler}")
-    service.wait_until_ready()
+    service.wait_until_ready(300)
     assert "1931" in ask(http, "When did the quarry close?")["answer"]
     assert list(Path(service.data, "material").iterdir()) == []
 

@@ -108,7 +108,6 @@ def all_right(numbers: range, ledger: Ledger) -> None:
     asyncio.run(main())
 
 
-@pytest.mark.timeout(60)
 def test_one_night_makes_the_service_what_the_origin_is(tmp_path):
     all_right(range(300), Ledger(tmp_path / "ledger.db"))
 

@@ -43,7 +43,7 @@ def added(service, name, text):
     """The id of a source that is added, and ready."""
     with client_of(service) as http:
         source: str = add_text(http, name, text)["id"]
-    service.wait_until_ready()
+    service.wait_until_ready(300)
     return source
 
 
@@ -65,7 +65,7 @@ def shared(tmp_path_factory):
 @pytest.fixture
 def local(shared):
     """A service without sources, which may have conversations of other tests."""
-    shared.wait_until_ready()
+    shared.wait_until_ready(300)
     with client_of(shared) as http:
         for source in shared.sources():
             http.delete(f"/sources/{source.id}").raise_for_status()
@@ -174,7 +174,7 @@ async def test_a_page_a_text_and_a_file_become_ready_and_are_named_by_answers(
 async def test_a_conversation_goes_on_until_a_new_one_is_started(browser, own):
     with client_of(own) as http:
         add_text(http, "Lighthouse", "The lighthouse of Rua was built in 1874 by Ana Sousa.")
-        own.wait_until_ready()
+        own.wait_until_ready(300)
         async with visiting(browser, own) as visit:
             await visit.page.get_by_role("link", name="Chat").click()
             first = await visit.ask("Who built the lighthouse of Rua?")
@@ -242,7 +242,7 @@ async def test_markup_is_shown_as_text_wherever_it_stands(browser, local):
     text = f"The password of the gate is {MARKUP} and nothing else.\n\n```\n{MARKUP}\n```"
     with client_of(local) as http:
         put_text(http, MARKUP, text, origin=MARKUP)
-    local.wait_until_ready()
+    local.wait_until_ready(300)
     async with visiting(browser, local) as visit:
         await expect(visit.page.locator(".name")).to_have_text([MARKUP])
         await visit.page.get_by_role("link", name="Chat").click()
@@ -263,7 +263,7 @@ async def test_markup_is_shown_as_text_wherever_it_stands(browser, local):
             body = {"name": MARKUP, "collections": ["col_one"], "url": f"http://127.0.0.1:1/{SAFE}"}
             body |= {"origin": MARKUP, "key": MARKUP, "digest": "other"}
             http.put("/sync/webpage", json={"value": body}).raise_for_status()
-        local.wait_until_ready()
+        local.wait_until_ready(300)
         await visit.page.reload()
         await expect(visit.page.locator("#facts .reason")).to_contain_text("not be reached")
         for place in (f"#sources/{MARKUP}", f"#chat/{MARKUP}/{MARKUP}", f"#{MARKUP}"):
@@ -393,7 +393,7 @@ async def test_what_is_said_of_a_deleted_source_is_true_of_its_origin(browser, l
     added(local, "Rules", "Nobody sings in the lift.")
     with client_of(local) as http:
         put_text(http, "Opening", "The library opens at nine.", origin=MARKUP)
-    local.wait_until_ready()
+    local.wait_until_ready(300)
     async with visiting(browser, local) as visit:
         await expect(visit.source("Opening")).to_contain_text(f"from {MARKUP}")
         for name, said in (
@@ -412,7 +412,7 @@ async def test_a_list_is_searched_and_goes_on(browser, local):
         for number in range(52):
             add_text(http, f"Rule {number}", "No running.")
         add_text(http, "Émile's notes", "No running.", "col_two")
-    local.wait_until_ready()
+    local.wait_until_ready(300)
     async with visiting(browser, local) as visit:
         names = visit.page.locator("#list .name")
         await expect(names).to_have_count(50)

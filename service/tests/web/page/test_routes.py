@@ -56,7 +56,7 @@ def test_a_browser_is_told_to_trust_keep_and_pass_on_nothing(service, path):
 def test_a_collection_that_is_gone_is_named_by_its_id(tmp_path):
     with InProcess(tmp_path, collections=["col_old"]) as service, client_of(service) as http:
         add_text(http, "Rules", "No running.", "col_old")
-        service.wait_until_ready()
+        service.wait_until_ready(300)
     with InProcess(tmp_path) as service, client_of(service) as http:
         (source,) = value_of(http.get("/sources", params={"collection": "col_old"}))["data"]
     assert source["collections"] == [{"id": "col_old", "name": "col_old"}]
