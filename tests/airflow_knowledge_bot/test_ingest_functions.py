@@ -126,7 +126,7 @@ def test_a_part_that_the_run_does_not_have_is_named(dags, good, ledger):
         ("asynchronous", "'asynchronous' is asynchronous; write it with 'def'"),
         ("asynchronous_generator", "is asynchronous"),
         ("functools.partial(asynchronous, 1)", "is asynchronous"),
-        ("by_position", "'ds' parameter is positional only"),
+        ("by_position", "positional.only.*'ds'|'ds'.*positional only"),
         ("a_task", "'a_task' is a task: call it, as in origin=a_task()"),
         ("Unwritten()", "'shop'"),
     ],
