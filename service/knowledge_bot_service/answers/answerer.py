@@ -33,6 +33,9 @@ WINDOW: Final = 600
 _BEFORE: Final = 200
 _SECTION: Final = 400
 
+# How much better a row fits that is meant alone: 0.4 and more where a question names it.
+_CLEAR: Final = 0.4
+
 # A sentence before the best one that is as short is shown first: it often names what "it" is there.
 # A list is shown from its beginning if that leaves so many characters for what comes after.
 _NAMING: Final = 90
@@ -203,9 +206,27 @@ def answer(asked: AskedQuestion, finder: Finder, collections: Sequence[int]) -> 
 
 
 def _window(passage: Ranked, room: int) -> str:
+    if _stands_out(passage):
+        shown = text_of(_shown(passage.statements, passage.best, passage.best))
+    else:
+        shown = window(passage.statements, passage.best, room)
     # A blank line and this word begin the list of sources.
-    shown = window(passage.statements, passage.best, room)
     return shown.replace(SOURCES, "\n \nSources: ")
+
+
+def _stands_out(passage: Ranked) -> bool:
+    """Whether the best statement is a row that fits much better than the others of its table.
+
+    Where these fit as well, as for "Which rooms are free?", they answer together.
+    """
+    best = passage.statements[passage.best]
+    others = [
+        fit
+        for one, fit in zip(passage.statements, passage.fits, strict=True)
+        if one is not best and (one.kind, one.section) == (best.kind, best.section)
+    ]
+    is_row = bool(others) and best.kind in {"row", "record"}
+    return is_row and max(passage.fits) - max(others) >= _CLEAR
 
 
 def window(statements: Sequence[Statement], best: int, room: int = WINDOW) -> str:

@@ -259,6 +259,20 @@ def test_the_end_of_a_contraction_is_no_word_of_a_question(fresh_http: httpx.Cli
     assert answer.startswith("If you are ill, tell Petra Lund")
 
 
+@pytest.mark.parametrize(
+    ("question", "told"),
+    [("What is the fee for the key?", [2]), ("Which fees are there?", [1, 2, 3])],
+)
+def test_a_row_that_is_asked_for_is_told_without_the_others(
+    question: str, told: list[int], fresh_http: httpx.Client
+) -> None:
+    fees = ["Item | Fee", "Projector | 35 francs", "Key | 45 francs", "Locker | 20 francs"]
+    add_text(fresh_http, "Fees", "\n".join([fees[0], "--- | ---", *fees[1:]]))
+    answer = ask(fresh_http, question)["answer"]
+    assert answer.startswith(fees[0])
+    assert [number for number in (1, 2, 3) if fees[number] in answer] == told
+
+
 def test_a_follow_up_asks_for_another_row_than_the_question_before_it(
     fresh_http: httpx.Client,
 ) -> None:
