@@ -180,7 +180,9 @@ def _base_url(url: str | None) -> str:
     if parts.username is not None or parts.password is not None:
         # Not quoted: it is a secret.
         raise ConfigurationError.of(
-            "base_url", "a base URL holds no user name or password; use api_key="
+            "base_url",
+            "a base URL holds no user name or password",
+            advice="For the key, {no_key}",
         )
     if parts.scheme not in ("http", "https") or not host or port == 0:
         raise ConfigurationError.of(

@@ -67,11 +67,14 @@ def selected(name: str | None = None) -> Profile:
     return found
 
 
-def find(profiles: Mapping[str, Profile], name: str | None) -> Profile | None:
+def find(
+    profiles: Mapping[str, Profile], name: str | None, *, needed: bool = True
+) -> Profile | None:
     """Return the profile of this name; without one, `default` or the only one there is.
 
     Returns:
-        None where no name is given and nothing is kept at all.
+        None where no name is given and nothing is kept at all, or none of several is the default
+        and it is not `needed`, since the service is named elsewhere.
 
     Raises:
         ConfigurationError: there is no such profile, or none of several is the default.
@@ -83,6 +86,8 @@ def find(profiles: Mapping[str, Profile], name: str | None) -> Profile | None:
         return profiles[wanted]
     known = ", ".join(sorted(profiles))
     if name is None:
+        if not needed:
+            return None
         raise ConfigurationError(
             f"Which profile? There are {known}. Pass --profile NAME, or set {PROFILE_VARIABLE}"
         )
@@ -156,7 +161,9 @@ _KINDS: dict[str, tuple[type, str]] = {
 
 def _profile(name: str, table: Any, file: Path) -> Profile:
     if not isinstance(table, dict):
-        raise ConfigurationError(f"{file}: {name} is not a table, as the one of a profile is")
+        raise ConfigurationError(
+            f"{file}: {name} stands outside of a profile; write [{UNNAMED}] above it"
+        )
     for key, value in table.items():
         if key not in _KINDS:
             raise ConfigurationError(

@@ -95,9 +95,11 @@ class Admission:
                 )
         key = bearer(headers)
         if not self._open and not (self._is_known(key) if self._has_keys else key):
+            mistaken = " An X-API-KEY is for the service itself, whose base URL ends in /public/v1."
             raise Problem(
                 401,
-                "The request needs a valid key: Authorization: Bearer KEY.",
+                "The request needs a valid key: Authorization: Bearer KEY."
+                + mistaken * (not key and "x-api-key" in headers),
                 type="authentication_error",
                 code="invalid_api_key",
                 headers={"WWW-Authenticate": "Bearer"},

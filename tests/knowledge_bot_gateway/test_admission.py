@@ -32,6 +32,12 @@ def test_nothing_is_shown_without_the_key(http, service, key):
     assert service.requests == []
 
 
+def test_a_key_for_the_service_itself_is_told_where_that_is(http):
+    said = http.get("/v1/models", headers={"X-API-KEY": KEY}).json()["error"]["message"]
+    assert "base URL ends in /public/v1" in said
+    assert KEY not in said
+
+
 def test_a_callers_key_is_passed_through(start, service):
     http = start(api_key=None, keys=())
     for key in ("key-of-ada", "key-of-ben"):

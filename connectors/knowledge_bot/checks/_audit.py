@@ -12,7 +12,7 @@ import math
 import random
 import threading
 import time
-from collections.abc import AsyncIterable, Callable, Iterator
+from collections.abc import AsyncIterable, Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
@@ -311,12 +311,8 @@ class _Run:
 
     async def _by_what_is_said(self, one: _Candidate) -> AuditedDocument:
         """Judge a document without sentences of its own, by what the service says of its source."""
-        if self._has_book:
-            return one.judged(Finding.MISSING, "The service has no source of it.")
-        if self._lists_sources:
-            if found := await self._sources(one.name):
-                return one.judged(*_of_status(found[0]))
-            return one.judged(Finding.MISSING, "The service has no source of this name.")
+        if (known := await self._sources(one)) is not None:
+            return one.judged(*_of_status(*known[:1]))
         if one.text:
             return await self._by_its_name(one, one.text)
         reason = "Its text cannot be read here, and the service does not say what became of it."
@@ -358,9 +354,13 @@ class _Run:
         reason = "It says nothing that no other document says, and the bot does not name it so."
         return one.judged(Finding.OLD if names_it else Finding.MISSING, reason)
 
-    async def _sources(self, name: str) -> "list[SourceDetails]":
-        """Return the sources of a name, the newest first."""
-        found: list[SourceDetails] = await self.call(self.client.list_sources, name)
+    async def _sources(self, one: _Candidate) -> "Sequence[SyncEntry | SourceDetails] | None":
+        """Return a document's sources, the newest first; None where the service does not say."""
+        if self._has_book:
+            return [one.entry] if one.entry else []
+        if not self._lists_sources:
+            return None
+        found: list[SourceDetails] = await self.call(self.client.list_sources, one.name)
         return found
 
     async def _by_asking(self, one: _Candidate) -> AuditedDocument:
@@ -376,8 +376,10 @@ class _Run:
             there |= names_it
             if held == enough:
                 return one.judged(Finding.FOUND)
-        if not there and self._lists_sources and not self._has_book:
-            there = bool(await self._sources(one.name))
+        if not there and (known := await self._sources(one)) is not None:
+            if not known or known[0].status != "ready":
+                return one.judged(*_of_status(*known[:1]))
+            there = not self._has_book
         lacking = (
             f"The bot was asked for {len(wanted)} of its sentences, and said {held or 'none'}."
         )
@@ -475,8 +477,10 @@ def _without_twins(documents: list[_Candidate]) -> list[_Candidate]:
     return [*kept.values()]
 
 
-def _of_status(source: "SyncEntry | SourceDetails") -> tuple[Finding, str]:
+def _of_status(source: "SyncEntry | SourceDetails | None" = None) -> tuple[Finding, str]:
     """Return what the service says of a document for whose sentences it cannot be asked."""
+    if source is None:
+        return Finding.MISSING, "The service has no source of it."
     if source.status == "failed":
         reason = (source.reason or "it does not say why").rstrip(".")
         return Finding.UNREADABLE, f"The service could not read it: {reason}."

@@ -200,7 +200,9 @@ def _extensions(client: "Client") -> Iterator[_Check]:
         return
     for name in sorted({*_EXTENSIONS, *announced}):
         if name not in announced:
-            yield _Check(f"extension {name}", None, f"Not announced: {_EXTENSIONS[name]}.")
+            limited = " to this key, which may not replace and delete"
+            whom = limited if name == "sync" and "sources" in announced else ""
+            yield _Check(f"extension {name}", None, f"Not announced{whom}: {_EXTENSIONS[name]}.")
             continue
         parameters = [
             key if value is True else f"{key} {value}" for key, value in announced[name].items()

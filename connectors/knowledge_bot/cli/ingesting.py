@@ -118,7 +118,7 @@ _OPTIONS = (
     click.option(
         "--dry-run",
         is_flag=True,
-        help="Compare with the ledger, list what would be created or replaced, and send nothing.",
+        help="List what would be created, replaced or removed, and send nothing.",
     ),
     quiet_option,
     click.option(
@@ -162,8 +162,8 @@ class Places(Suggesting):
 def ingest() -> None:
     """Add many items, each exactly once over any number of runs.
 
-    A ledger remembers what was sent: a second run sends what is new or changed, and what a killed
-    run left uncertain is reported, not guessed about. Ctrl-C finishes what is under way.
+    A second run sends what is new or changed, and nothing twice: the service keeps the book, or
+    else a ledger on this machine. Ctrl-C finishes what is under way.
 
     With --json each line has an "event": "failure" (kind, name, key, error), "progress" (the counts
     so far, once a second), in a dry run "would_create", "would_replace", "would_move" or

@@ -49,7 +49,10 @@ def _imported(name: str) -> Any:
     try:
         found = getattr(import_module(module), attribute, None)
     except Exception as error:  # noqa: BLE001 - a module may raise anything
-        raise click.UsageError(f"{module} cannot be imported: {_said(error, {})}") from None
+        lacks = isinstance(error, ModuleNotFoundError)
+        next_step = "; install its package, or run this in the folder of the module" * lacks
+        said = f"{module} cannot be imported: {_said(error, {})}{next_step}"
+        raise click.UsageError(said) from None
     if found is None:
         raise click.UsageError(f"{module} has no {attribute}")
     return found

@@ -137,9 +137,8 @@ class ReportedRuns:
             ),
             "could not be read by the service; correct them, or leave them out": report.failed,
             f"vanished at once, more than the share of {self._options.gone_limit:g} that may, and "
-            "are still answered from; if they are really gone, run it again with --gone-limit 1": (
-                report.withheld
-            ),
+            "are still answered from; if this is their place and they are really gone, run it "
+            "again with --gone-limit 1": report.withheld,
             "not read by the service in time; a later run looks again": report.unready,
             "may or may not have been created; the next run settles them where the service "
             f"announces `idempotency`. Elsewhere they are not sent again: {unknown} lists them; "
@@ -215,6 +214,8 @@ class ReportedRuns:
             book = "what the service has"
         else:
             book = f"{'a new ledger, ' if is_new else ''}{self._options.ledger}"
+            if "sources" in self._client.extensions():  # so it keeps the book, for other keys
+                book += ", since this API key may not replace and delete; use one that may"
         note = "nothing was sent; compared with" if report.dry_run else "compared with"
         self.say(f"({report.duration:.1f} s; {note} {book})")
 

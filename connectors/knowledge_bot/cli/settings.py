@@ -112,12 +112,13 @@ class ServiceOptions:
 
     @cached_property
     def saved(self) -> Profile | None:
-        """The profile to use; None where none is kept.
+        """The profile to use; None where none is kept, or an address chooses between several.
 
         Raises:
             ConfigurationError: there is no profile of that name, or the file cannot be used.
         """
-        return find(self.profiles, self.profile_name)
+        elsewhere = self.base_url or os.environ.get(BASE_URL_VARIABLE)
+        return find(self.profiles, self.profile_name, needed=not elsewhere)
 
     @cached_property
     def address(self) -> Setting[str]:

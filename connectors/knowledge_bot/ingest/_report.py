@@ -418,10 +418,11 @@ def would_move(origin: str, there: Iterable[str], collections: Iterable[str]) ->
     left = sorted(set(there).difference(collections))
     if not left:
         return None
+    wanted = ", ".join(sorted(collections))
     return StopError(
         Stop.OVERLAP,
-        f"what {origin!r} holds is in {', '.join(left)}, and would be in "
-        f"{', '.join(sorted(collections))} instead. If another run feeds it there, give this one "
-        "a name of its own (`origin`, `--origin`); or say that it is to be moved: anyway=True "
-        "(`--anyway`). Nothing was sent",
+        f"what {origin!r} holds is in {', '.join(left)}, and would be in {wanted} instead. If "
+        f"{wanted} is a slip, correct it. If another run feeds it there, give this one a name of "
+        "its own (`origin`, `--origin`); or say that it is to be moved: anyway=True (`--anyway`). "
+        "Nothing was sent",
     )

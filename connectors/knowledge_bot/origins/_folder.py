@@ -257,7 +257,10 @@ class _Walk:
         elif self._marker is None or os.path.isfile(f"{self.root}/{self._marker}"):  # noqa: PTH113 - as above
             yield from self._walked(memory)
         else:
-            reason = f"{self._marker} is not in it, so it is another folder, or not mounted"
+            reason = (
+                f"{self._marker} is not in it, so it is another folder, or not mounted; make that "
+                "file once, where the folder is right"
+            )
             yield self._listing([_unseen(self.root, reason)], [""])
 
     def _walked(self, memory: Memory) -> Iterator[Listing]:

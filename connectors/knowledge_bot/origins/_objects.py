@@ -163,8 +163,10 @@ class Objects(Origin):
         try:
             kind = get_filesystem_class(place.protocol)
         except (ImportError, ValueError) as error:
+            stores = "; a store is s3://, gs://, abfs://, sftp:// or another one that fsspec knows"
+            known = stores * isinstance(error, ValueError)
             raise ConfigurationError.of(
-                "address", f"{place.shown} cannot be reached: {error}"
+                "address", f"{place.shown} cannot be reached: {str(error).rstrip('.')}{known}"
             ) from None
 
         def connect() -> tuple[Any, str]:
@@ -381,7 +383,10 @@ class _StorePlace:
                 "folder use Folder",
             )
         if "::" in rest:
-            raise ConfigurationError.of("address", "chained protocols cannot be used")
+            raise ConfigurationError.of(
+                "address",
+                "chained protocols cannot be used; zip:// takes its file as the store's option fo",
+            )
         if protocol in ("http", "https"):  # its pages cannot be listed
             raise ConfigurationError.of("address", "for pages use Urls or Sitemap")
         if re.search(r"\?[^/?*]*=", rest):

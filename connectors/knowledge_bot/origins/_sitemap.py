@@ -77,7 +77,10 @@ def _entries(address: str, opening: Opening) -> Iterator[tuple[str, str, str | N
             if root is None:
                 root = element
                 if _local(element) not in ("urlset", "sitemapindex"):
-                    raise UnreadableError(f"it is not a sitemap but <{_local(element)[:80]}>")
+                    raise UnreadableError(
+                        f"it is not a sitemap but <{_local(element)[:80]}>; a site that has none "
+                        "is read as a site"
+                    )
             elif event == "end" and _local(element) in ("url", "sitemap"):
                 if location := _text(element, "loc"):
                     yield _local(element), location, _text(element, "lastmod")

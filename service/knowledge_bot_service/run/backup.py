@@ -41,7 +41,10 @@ def copy_folder(source: Path, target: Path) -> str:
             written, or the database is damaged or of another version. Nothing stays of the copy.
     """
     if not (source / DATABASE).is_file():
-        raise FolderError(f"there is no database of a service in {source}; nothing was copied")
+        raise FolderError(
+            f"there is no database of a service in {source}; nothing was copied. Name the data "
+            "folder of a service (`--data`), or what a backup made"
+        )
     is_there = target.exists()
     if is_there and (not target.is_dir() or any(target.iterdir())):
         raise FolderError(

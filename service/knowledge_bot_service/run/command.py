@@ -66,7 +66,23 @@ def _on_folder(command: Callable[..., None]) -> Callable[..., None]:
     return called
 
 
-@click.group(invoke_without_command=True)
+class _Serve(click.Group):
+    """Says what is meant by a word that is no command: a folder is fed, by an option."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if self.get_command(ctx, args[0]) is None:
+            commands = ", ".join(self.list_commands(ctx))
+            if Path(args[0]).is_dir():
+                said = f"Did you mean `{ctx.command_path} --with {args[0]}`?"
+            else:
+                said = f"`{ctx.command_path}` alone starts the service, and has {commands}."
+            ctx.fail(f"There is no command {args[0]!r}. {said}")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=_Serve, invoke_without_command=True)
 @click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
 @click.option(
     "--port", type=click.IntRange(0, 65535), help="Port; 0 takes a free one.  [default: 8700]"
@@ -273,9 +289,15 @@ def list_keys(settings: "ServiceConfiguration") -> None:
 
         kbot serve keys list --data ./knowledge
     """
+    from knowledge_bot_service.config.folder import FolderError
     from knowledge_bot_service.config.keys import StoredKeys
 
-    for key in StoredKeys(settings.data).all():
+    if not settings.data.is_dir():
+        raise FolderError(f"there is no data folder {settings.data}; --data names the service's")
+    found = StoredKeys(settings.data).all()
+    if not found:
+        click.echo(f"{settings.data} keeps no keys: `kbot serve keys add` makes one", err=True)
+    for key in found:
         ends = f"{'expired ' * key.has_expired}{key.expires or 'never'}"
         limits = ("all" if ids is None else ",".join(ids) for ids in (key.bots, key.collections))
         click.echo("\t".join((key.name, key.role, ends, *limits)))

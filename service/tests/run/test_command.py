@@ -128,6 +128,21 @@ def test_what_it_cannot_start_with_is_a_clear_error(tmp_path):
         assert expected in refused(tmp_path, *arguments)
 
 
+def test_a_word_that_is_no_command_and_a_folder_without_keys_are_answered_with_what_to_do(tmp_path):
+    (tmp_path / "docs").mkdir()
+    told = {
+        ("docs",): "Did you mean `kbot serve --with docs`?",
+        ("nodocs",): "has backup, keys, restore",
+        ("keys", "list", "--data", "none"): "there is no data folder none; --data names",
+        ("backup", "new", "--data", "docs"): "Name the data folder",
+    }
+    for arguments, expected in told.items():
+        done = called(tmp_path, *arguments)
+        assert done.returncode in (1, 2)
+        assert expected in done.stderr
+    assert "keeps no keys" in called(tmp_path, "keys", "list", "--data", "docs").stderr
+
+
 def test_importing_the_command_loads_none_of_what_serving_needs():
     program = (
         "import sys\n"

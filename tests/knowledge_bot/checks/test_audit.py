@@ -89,6 +89,18 @@ def test_what_is_lost_and_what_is_old_are_told_apart_and_not_covered(run):
     assert run(searchable(**kept), ITEMS, min_coverage=0.33).ok
 
 
+def test_what_the_service_has_not_and_has_not_read_is_said_so(run):
+    service = searchable(**{"tools.md": SAID["tools.md"]})
+    service.hold_sources()
+    with Client("key", URL, transport=service.transport) as client:
+        client.create_text_source(
+            name="opening.md", collections="col_default", content=SAID["opening.md"]
+        )
+    reasons = {one.name: one.reason for one in run(service, ITEMS).documents}
+    assert "source is pending" in reasons["opening.md"]
+    assert "no source of it" in reasons["repair.md"]
+
+
 def test_half_a_document_of_last_year_is_old_by_search(run):
     before = SAID["tools.md"].partition("\n\n")[0] + "\n\n" + OLD
     assert outcomes(run(searchable(**{**SAID, "tools.md": before}), ITEMS))["tools.md"] == "old"

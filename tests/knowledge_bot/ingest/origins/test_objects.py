@@ -315,7 +315,7 @@ def test_links_of_a_store_are_not_followed(local, tmp_path):
         ("handbook", "for a folder use Folder"),
         ("https://h.example/docs/", "for pages use Urls"),
         ("simplecache::s3://bucket/docs", "expected an address"),
-        ("memory://a::b", "chained"),
+        ("memory://a::b", "zip:// takes its file"),
         ("memory://bucket/a?signature=s3cret", "storage_options"),
         ("memory://bucket/[z-a].md", "cannot be used: bad character range"),
         (3, "expected a string, not int"),
@@ -331,7 +331,7 @@ def test_an_address_that_cannot_be_used_is_reported_at_once(address, said):
     ("address", "said"),
     [
         ("gs://bucket/docs", r"gs://bucket/docs cannot be reached: .*gcsfs"),
-        ("nonsense://bucket", "Protocol not known: nonsense"),
+        ("nonsense://bucket", "Protocol not known: nonsense; a store is s3://"),
     ],
 )
 def test_a_protocol_that_cannot_be_used_here_is_a_sentence(monkeypatch, address, said):
