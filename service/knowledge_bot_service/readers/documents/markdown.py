@@ -10,7 +10,7 @@ from knowledge_bot_service.readers.analyzer.blocks import COLONS, Block
 from knowledge_bot_service.readers.documents.document import ParsedDocument, linked
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from markdown_it import MarkdownIt
     from markdown_it.rules_block import StateBlock
@@ -147,8 +147,7 @@ def _markdown() -> "MarkdownIt":
     # Where a link goes is told as it stands.
     parser.normalizeLink = str  # type: ignore[assignment,method-assign]
     parser.validateLink = bool  # type: ignore[assignment,method-assign]
-    for name, rule in {"html_table": _html_table, "set_off": _set_off, "unseen": _unseen}.items():
-        parser.block.ruler.before("list", name, rule, {"alt": _ENDED})
+    parser.block.ruler.before("list", "own", _own, {"alt": _ENDED})
     return parser
 
 
@@ -176,12 +175,17 @@ def _inline(state: "StateCore") -> None:
             token.content = _LINE_START.sub("\n", token.content)
 
 
+def _own(state: "StateBlock", start: int, end: int, silent: bool) -> bool:
+    """What is no block of CommonMark; a line that begins otherwise is left at once."""
+    at = state.bMarks[start] + state.tShift[start]
+    rule = _RULES.get(state.src[at : at + 1])
+    return rule is not None and not state.is_code_block(start) and rule(state, start, end, silent)
+
+
 def _set_off(state: "StateBlock", start: int, end: int, silent: bool) -> bool:
     """A note or a tab: its text, after its title."""
     found = _SET_OFF.fullmatch(_line(state, start))
-    if not found or state.is_code_block(start):
-        return False
-    if not silent:
+    if found and not silent:
         if found[1]:
             state.push("inline", "", 0).content = f"{found[1]}:"
         outside = state.blkIndent
@@ -191,12 +195,12 @@ def _set_off(state: "StateBlock", start: int, end: int, silent: bool) -> bool:
             after += 1
         state.md.block.tokenize(state, start + 1, after)
         state.blkIndent, state.line = outside, after
-    return True
+    return bool(found)
 
 
 def _unseen(state: "StateBlock", start: int, _: int, silent: bool) -> bool:
     """A line that is not shown."""
-    is_unseen = _UNSEEN.fullmatch(_line(state, start)) and not state.is_code_block(start)
+    is_unseen = _UNSEEN.fullmatch(_line(state, start))
     if is_unseen and not silent:
         state.line = start + 1
     return bool(is_unseen)
@@ -204,13 +208,21 @@ def _unseen(state: "StateBlock", start: int, _: int, silent: bool) -> bool:
 
 def _html_table(state: "StateBlock", start: int, end: int, silent: bool) -> bool:
     """A table in HTML, up to its end."""
-    if not _line(state, start).lower().startswith("<table") or state.is_code_block(start):
+    if not _line(state, start).lower().startswith("<table"):
         return False
     last = next((n for n in range(start, end) if "</table>" in _line(state, n).lower()), None)
     if last is not None and not silent:
         state.push("html_table", "", 0).content = state.getLines(start, last + 1, 0, False)
         state.line = last + 1
     return last is not None
+
+
+# By how their lines begin.
+_RULES: "Final[dict[str, Callable[[StateBlock, int, int, bool], bool]]]" = {
+    **dict.fromkeys("!?=", _set_off),
+    ":": _unseen,
+    "<": _html_table,
+}
 
 
 def _blocks(parser: "MarkdownIt", source: str) -> Iterator[Block]:
