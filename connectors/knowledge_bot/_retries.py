@@ -205,14 +205,16 @@ def _result(
     announced: Announced,
 ) -> T:
     """Return the result that a response holds, and notice what it says of the service."""
-    if (
+    is_ignored = (
         request.idempotency_key is not None
         and response.status < 300
         and not echoes_key(request, response)
-    ):
-        announced.give_up_keys()
+    )
+    if is_ignored:
         request.idempotency_key = None
     result = read_result(request, response, destination, settings.api_key)
+    if is_ignored:  # by the service, and not by something before it, which cannot be read
+        announced.give_up_keys()
     if request.path == PING:
         announced.learn(response.headers.get(HEADER))
     return result

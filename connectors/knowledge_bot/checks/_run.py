@@ -41,6 +41,7 @@ from knowledge_bot.errors import (
     Delivery,
     KnowledgeBotError,
     NotFoundError,
+    UnsupportedError,
 )
 from knowledge_bot.models import Message
 
@@ -212,15 +213,12 @@ def _asking(client: Client | AsyncClient, call: Any, key: str | None) -> Asking:
     turn = asyncio.Lock()
 
     async def send(one: Result, content: str, conversation: str | None, place: int) -> Message:
-        sent: Message = await call(
-            partial(
-                client.send_message,
-                bot_id=one.bot_id,
-                content=content,
-                conversation_id=conversation,
-                idempotency_key=_lost_key(one) or (key and _key_of(key, one, place)),
-            )
-        )
+        given: Any = {"bot_id": one.bot_id, "content": content, "conversation_id": conversation}
+        made = _lost_key(one) or (key and _key_of(key, one, place))
+        try:
+            sent: Message = await call(partial(client.send_message, **given, idempotency_key=made))
+        except UnsupportedError:  # by now the service takes none
+            sent = await call(partial(client.send_message, **given))
         return sent
 
     async def send_all(one: Result) -> Message:

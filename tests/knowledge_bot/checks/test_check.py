@@ -70,6 +70,13 @@ def test_a_check_that_is_made_again_with_its_key_gets_the_same_answers(run, serv
     assert (len(service.asked), len(service.conversations)) == (3, 2)
 
 
+def test_a_service_that_ignores_keys_is_asked_without_them(run, serve):
+    service = serve(bot_1=BOTH)
+    service.announcement = "idempotency=1;lifetime=604800"
+    leads = Question(ask=LEADS.ask, contains="Max")
+    assert run(service, "bot_1", [OPEN, leads], key=new_key(), concurrency=1).ok
+
+
 def test_a_share_may_be_enough(run, serve):
     service = serve(bot_1=BOTH)
     assert run(service, "bot_1", [OPEN, LEADS], min_pass=0.5).ok
