@@ -128,8 +128,13 @@ class Dags:
         from sqlalchemy import select
 
         with create_session() as session:
-            query = select(Fields).where(Fields.dag_id == dag.dag_id, Fields.task_id == task_id)
-            return dict(session.scalars(query).all()[-1].rendered_fields)
+            wanted = (dag.dag_id, task_id)
+            shown = [
+                one.rendered_fields
+                for one in session.scalars(select(Fields))
+                if (one.task_instance.dag_id, one.task_instance.task_id) == wanted
+            ]
+            return dict(shown[-1])
 
     def run(self, dag: Any, **options: Any) -> Run:
         """Run a DAG once, to its end; logical_date=None is a run without one."""
