@@ -5,9 +5,7 @@ sentence. `airflow.providers.common.compat` is not used: managed Airflow service
 that lack the newer names.
 """
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
+try:  # 3.2 and later
     from airflow.sdk.configuration import conf
     from airflow.sdk.exceptions import (
         AirflowException,
@@ -15,29 +13,20 @@ if TYPE_CHECKING:
         AirflowNotFoundException,
         AirflowSensorTimeout,
     )
-else:
-    try:  # 3.2 and later
-        from airflow.sdk.configuration import conf
-        from airflow.sdk.exceptions import (
+except ImportError:
+    try:  # 3.1
+        from airflow.configuration import conf
+        from airflow.exceptions import (  # type: ignore[attr-defined,no-redef]
             AirflowException,
             AirflowFailException,
             AirflowNotFoundException,
             AirflowSensorTimeout,
         )
     except ImportError:
-        try:  # 3.1
-            from airflow.configuration import conf
-            from airflow.exceptions import (
-                AirflowException,
-                AirflowFailException,
-                AirflowNotFoundException,
-                AirflowSensorTimeout,
-            )
-        except ImportError:
-            from knowledge_bot.adapters import require
+        from knowledge_bot.adapters import require
 
-            require("airflow_knowledge_bot", "airflow", "airflow")
-            raise
+        require("airflow_knowledge_bot", "airflow", "airflow")
+        raise
 
 __all__ = [
     "AirflowException",

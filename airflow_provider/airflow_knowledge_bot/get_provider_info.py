@@ -22,11 +22,17 @@ def get_provider_info() -> dict[str, Any]:
     return info
 
 
-def field_behaviour(connection_type: str) -> dict[str, Any]:
-    """Return the labels of a connection's form as a hook spells them."""
-    (behaviour,) = [
-        each["ui-field-behaviour"]
-        for each in get_provider_info()["connection-types"]
-        if each["connection-type"] == connection_type
-    ]
-    return {key.replace("-", "_"): value for key, value in behaviour.items()}
+class ConnectionForm:
+    """What a hook tells Airflow 3.1 of its connection's form; later ones read the above alone."""
+
+    conn_type: str
+
+    @classmethod
+    def get_ui_field_behaviour(cls) -> dict[str, Any]:
+        """Return the form's labels."""
+        (behaviour,) = [
+            each["ui-field-behaviour"]
+            for each in get_provider_info()["connection-types"]
+            if each["connection-type"] == cls.conn_type
+        ]
+        return {key.replace("-", "_"): value for key, value in behaviour.items()}

@@ -5,8 +5,8 @@ import json
 import logging
 import math
 import re
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 from urllib.parse import urlsplit
@@ -115,10 +115,16 @@ class ServiceTask(BaseOperator):
         """Return what is secret in the rendered template fields."""
         return ()
 
-    def _hook(self) -> KnowledgeBotHook:
-        """Return the connection's hook; the caller takes errors into `task_fails_for_good`."""
-        check_filled(knowledge_bot_conn_id=self.knowledge_bot_conn_id)
-        return KnowledgeBotHook(self.knowledge_bot_conn_id)
+    @contextmanager
+    def _service(
+        self, given: Mapping[str, Any], on_unknown: str = "resend"
+    ) -> Iterator[KnowledgeBotHook]:
+        """Give the connection's hook, and judge errors as `task_fails_for_good` does."""
+        from airflow_knowledge_bot.failures import task_fails_for_good
+
+        with task_fails_for_good(self.knowledge_bot_conn_id, given, on_unknown):
+            check_filled(knowledge_bot_conn_id=self.knowledge_bot_conn_id)
+            yield KnowledgeBotHook(self.knowledge_bot_conn_id)
 
 
 class QuestionsTask(ServiceTask):

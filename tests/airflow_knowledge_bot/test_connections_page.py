@@ -12,7 +12,7 @@ from airflow.sdk import Connection
 from airflow_knowledge_bot.get_provider_info import get_provider_info
 from airflow_knowledge_bot.hooks import KnowledgeBotHook
 from airflow_knowledge_bot.hooks.connections import ConnectionExtra
-from airflow_knowledge_bot.hooks.ledger import KnowledgeBotLedgerHook, ledger_of
+from airflow_knowledge_bot.hooks.ledger import KnowledgeBotLedgerHook
 from knowledge_bot import Client, ConfigurationError
 from knowledge_bot.ingest import Ledger, Text, ingest
 from scripted_server import close
@@ -61,7 +61,7 @@ def test_what_the_environment_gives_is_the_connection(monkeypatch, name, value):
         assert_is_the_service(conn_id)
     else:
         expected = FILE if conn_id == "ledger_in_a_file" else DATABASE
-        assert address(ledger_of(conn_id)) == expected
+        assert address(KnowledgeBotLedgerHook(conn_id).get_conn()) == expected
 
 
 # Prints the arguments of each command of a block, instead of starting Airflow for each.
@@ -100,8 +100,8 @@ def test_what_the_commands_add_is_the_connection(airflow_command, monkeypatch, t
     for conn_id, parts in json.loads(file.read_text()).items():
         monkeypatch.setenv(f"AIRFLOW_CONN_{conn_id.upper()}", json.dumps(parts))
     assert_is_the_service("knowledge_bot_default")
-    assert address(ledger_of("ledger_in_a_file")) == FILE
-    assert address(ledger_of("ledger_in_postgresql")) == DATABASE
+    assert address(KnowledgeBotLedgerHook("ledger_in_a_file").get_conn()) == FILE
+    assert address(KnowledgeBotLedgerHook("ledger_in_postgresql").get_conn()) == DATABASE
 
 
 URIS = [row for row in cells(PAGE) if "://" in row[0]]
@@ -127,7 +127,7 @@ def test_a_uri_means_what_it_says(monkeypatch, uri, meant):
     elif uri.startswith("knowledge-bot:"):
         assert KnowledgeBotHook("given").settings.base_url == meant
     else:
-        assert address(ledger_of("given")) == meant
+        assert address(KnowledgeBotLedgerHook("given").get_conn()) == meant
 
 
 def test_its_first_table_is_the_form_of_the_service():
@@ -149,7 +149,7 @@ def test_its_second_table_is_the_form_of_a_ledger(monkeypatch):
     parts = {"conn_type": "knowledge_bot_ledger", "host": "db.example", "schema": "ledgers"}
     parts["extra"] = dict.fromkeys([*options, "other"], "x")
     monkeypatch.setenv("AIRFLOW_CONN_GIVEN", json.dumps(parts))
-    reached = re.findall(r"(\w+)=x", address(ledger_of("given")))
+    reached = re.findall(r"(\w+)=x", address(KnowledgeBotLedgerHook("given").get_conn()))
     assert sorted(reached) == sorted(options)
 
 

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from airflow_knowledge_bot._compat import AirflowFailException
-from airflow_knowledge_bot.hooks.ledger import ledger_of
+from airflow_knowledge_bot.hooks.ledger import KnowledgeBotLedgerHook
 from airflow_knowledge_bot.operators import KnowledgeBotIngestOperator
 from answering_bot import URL, TaskInstance
 from calls import KEY
@@ -86,7 +86,7 @@ def test_a_task_that_is_killed_finishes_what_is_in_flight_and_begins_nothing(goo
 def test_the_ledger_s_password_is_shown_to_nobody(good, monkeypatch, caplog):
     monkeypatch.setenv("AIRFLOW_CONN_LEDGER", "postgres://user:pass-word-7@127.0.0.1:9/none")
     with pytest.raises(LedgerError, match=r"127\.0\.0\.1") as caught:
-        Ledger(ledger_of("ledger").database.url, wait=0).status()
+        Ledger(KnowledgeBotLedgerHook("ledger").get_conn().database.url, wait=0).status()
     assert "pass-word-7" not in str(caught.value) + caplog.text
 
 
@@ -110,7 +110,7 @@ def test_the_ledger_s_password_is_shown_to_nobody(good, monkeypatch, caplog):
 def test_a_connection_s_parts_reach_postgresql_as_they_are(monkeypatch, fields, libpq):
     psycopg = pytest.importorskip("psycopg")
     monkeypatch.setenv("AIRFLOW_CONN_LEDGER", json.dumps({"conn_type": "postgres", **fields}))
-    address = ledger_of("ledger").database.url
+    address = KnowledgeBotLedgerHook("ledger").get_conn().database.url
     assert psycopg.conninfo.conninfo_to_dict(address) == libpq
 
 

@@ -216,7 +216,9 @@ KnowledgeBotSendMessageOperator(task_id="ask", content="When is high tide?")
     )
     assert done.state == "success", done.log[-3000:]
     source, xcom = done.tasks["text"].xcom["id"], done.tasks["ask"].xcom
-    assert f"Created the source {source} 'Hours' in col_house at https://service.test" in done.log
+    assert (
+        f"Created the source {source} 'Hours' in ['col_house'] at https://service.test" in done.log
+    )
     (line,) = [one for one in done.log.splitlines() if "Created the message" in one]
     assert (
         f"{xcom['id']} to the bot bot_guide in the conversation {xcom['conversation_id']}" in line

@@ -7,7 +7,7 @@ import sqlite3
 import pytest
 
 from airflow_knowledge_bot._compat import AirflowFailException
-from airflow_knowledge_bot.hooks.ledger import KnowledgeBotLedgerHook, ledger_of
+from airflow_knowledge_bot.hooks.ledger import KnowledgeBotLedgerHook
 from airflow_knowledge_bot.operators import KnowledgeBotResolveOperator
 from answering_bot import URL
 from calls import KEY
@@ -98,14 +98,14 @@ def connection(monkeypatch):
 
 def test_a_database_makes_it_postgresql_and_a_path_alone_a_file(connection):
     connection(host="/srv/ledger.db")
-    assert str(ledger_of("kept")) == "/srv/ledger.db"
+    assert str(KnowledgeBotLedgerHook("kept").get_conn()) == "/srv/ledger.db"
     connection(host="db.example", schema="ledgers", login="me", password="p@ss", port=5433)
-    ledger = ledger_of("kept")
+    ledger = KnowledgeBotLedgerHook("kept").get_conn()
     assert ledger.database.url == "postgresql://me:p%40ss@db.example:5433/ledgers"
     assert "p@ss" not in repr(ledger)
     connection(schema="ledgers")
     with pytest.raises(ConfigurationError, match="'knowledge_bot_ledger'"):
-        ledger_of("kept")
+        KnowledgeBotLedgerHook("kept").get_conn()
 
 
 def test_the_test_button_reads_postgresql(connection):

@@ -10,6 +10,8 @@ from airflow_knowledge_bot._compat import AirflowNotFoundException
 # isort: split
 from airflow.sdk import BaseHook
 
+from airflow_knowledge_bot.get_provider_info import ConnectionForm
+
 if TYPE_CHECKING:
     from airflow_knowledge_bot.hooks.connections import ConnectionSettings
     from knowledge_bot import AsyncClient, Client
@@ -55,7 +57,7 @@ class _PlainEndpoint(Generic[P]):
         return call
 
 
-class KnowledgeBotHook(BaseHook):
+class KnowledgeBotHook(ConnectionForm, BaseHook):
     """Calls the service that a connection of type `knowledge_bot` describes.
 
     It has the client's endpoints as methods. They return plain values, which a task may return
@@ -239,13 +241,6 @@ class KnowledgeBotHook(BaseHook):
         except (KnowledgeBotError, AirflowNotFoundException) as error:
             return False, str(error)
         return True, f"The service answers and accepts the key; bots: {len(bots)}."
-
-    @classmethod
-    def get_ui_field_behaviour(cls) -> dict[str, Any]:
-        """Return the form's labels for Airflow 3.1; later ones read `get_provider_info` alone."""
-        from airflow_knowledge_bot.get_provider_info import field_behaviour
-
-        return field_behaviour(cls.conn_type)
 
     def _of_connection(self, endpoint: str, **arguments: Any) -> dict[str, Any]:
         for name in arguments.keys() & {"bot_id", "collections"}:

@@ -1,12 +1,14 @@
 """The ledger that an Airflow connection names."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
 from airflow_knowledge_bot._compat import AirflowNotFoundException
 
 # isort: split
 from airflow.sdk import BaseHook
+
+from airflow_knowledge_bot.get_provider_info import ConnectionForm
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 _DRIVER_OPTIONS = ("sslmode", "sslrootcert", "sslcert", "sslkey", "target_session_attrs", "options")
 
 
-class KnowledgeBotLedgerHook(BaseHook):
+class KnowledgeBotLedgerHook(ConnectionForm, BaseHook):
     """Gives the ledger that a connection of type `knowledge_bot_ledger` names.
 
     Args:
@@ -42,7 +44,14 @@ class KnowledgeBotLedgerHook(BaseHook):
         Raises:
             ConfigurationError: there is no such connection, or it cannot hold a ledger.
         """
-        return ledger_of(self.ledger_conn_id)
+        from knowledge_bot.ingest import Ledger
+
+        try:
+            connection = self.get_connection(self.ledger_conn_id)
+        except AirflowNotFoundException as error:
+            missing = f"names a connection that does not exist: {self.ledger_conn_id!r}"
+            raise _wrong(missing) from error
+        return Ledger(_address(self.ledger_conn_id, connection))
 
     def test_connection(self) -> tuple[bool, str]:
         """Open the ledger, and count its items.
@@ -66,28 +75,6 @@ class KnowledgeBotLedgerHook(BaseHook):
         known = sum(each.created + each.claimed + each.refused + each.unknown for each in held)
         unknown = sum(each.unknown for each in held)
         return True, f"The ledger {ledger} knows {known} items, {unknown} of unknown outcome."
-
-    @classmethod
-    def get_ui_field_behaviour(cls) -> dict[str, Any]:
-        """Return the form's labels for Airflow 3.1; later ones read `get_provider_info` alone."""
-        from airflow_knowledge_bot.get_provider_info import field_behaviour
-
-        return field_behaviour(cls.conn_type)
-
-
-def ledger_of(conn_id: str) -> "Ledger":
-    """Return the ledger of a connection of type `knowledge_bot_ledger`, `postgres` or `sqlite`.
-
-    Raises:
-        ConfigurationError: there is no such connection, or it cannot hold a ledger.
-    """
-    from knowledge_bot.ingest import Ledger
-
-    try:
-        connection = BaseHook.get_connection(conn_id)
-    except AirflowNotFoundException as error:
-        raise _wrong(f"names a connection that does not exist: {conn_id!r}") from error
-    return Ledger(_address(conn_id, connection))
 
 
 def _address(conn_id: str, connection: "Connection") -> str:

@@ -82,12 +82,10 @@ class KnowledgeBotAuditOperator(OriginTask):
             KnowledgeBotError: the service cannot be asked now, and the next try may.
         """
         from airflow_knowledge_bot.assets.knowledge_bot import describe_outlets
-        from airflow_knowledge_bot.failures import task_fails_for_good
         from knowledge_bot.adapters import storable
         from knowledge_bot.checks import audit
 
-        with task_fails_for_good(self.knowledge_bot_conn_id, {"bot_id": self.bot_id}, "resend"):
-            hook = self._hook()
+        with self._service({"bot_id": self.bot_id}) as hook:
             bot_id = hook.settings.default("bot_id", self.bot_id)
             check_filled(bot_id=bot_id)
             origin = self._origin(context)

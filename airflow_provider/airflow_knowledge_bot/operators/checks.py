@@ -78,7 +78,6 @@ class KnowledgeBotCheckOperator(QuestionsTask):
             so_far,
             summary,
         )
-        from airflow_knowledge_bot.failures import task_fails_for_good
         from airflow_knowledge_bot.memory import TaskMemory
         from knowledge_bot.adapters import storable
 
@@ -86,10 +85,10 @@ class KnowledgeBotCheckOperator(QuestionsTask):
         self._stop = Event()
         progress = CheckProgress(TaskMemory(context, "checks"), self._stop)
         try:
-            with task_fails_for_good(self.knowledge_bot_conn_id, {}, "resend"):
+            with self._service({}) as hook:
                 report = ask(
                     self,
-                    self._hook(),
+                    hook,
                     progress,
                     wait=self.answer_timeout,
                     interval=self.answer_interval,

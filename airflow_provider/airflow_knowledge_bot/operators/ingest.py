@@ -157,15 +157,14 @@ class KnowledgeBotIngestOperator(OriginTask):
     last try), `stopped` (why it ended early, or None), the first 20 `failures`, each with `kind`,
     `name` and `error`, and `named`: the first 20 items that are `replaced`, `moved`, `removed`,
     `failed`, `superseded`, `gone` or `unknown`, with their names, and their `source_id` where there
-    is one. On Airflow 3.3 the counts cover all
-    tries since the task last succeeded; on 3.1 and 3.2, which keep nothing between tries, only the
-    last one.
+    is one. With a ledger the counts cover all tries of the run since the task last succeeded in it;
+    without one they are those of the last try.
 
-    Outlets get an event only if sources were created, by this run or by earlier failed ones, or
-    replaced, moved or removed: a run that changed nothing triggers no DAG. An asset
-    `knowledgebot://host/collection` gets none if the task did not write to that collection; the log
-    warns of it, and of a host that is not the connection's. An `AssetAlias` becomes the collections
-    that the task wrote to.
+    Outlets get an event only if sources were created, replaced, moved or removed, by this run or,
+    as a ledger remembers, by earlier ones that failed: a run that changed nothing triggers no DAG.
+    An asset `knowledgebot://host/collection` gets none if the task did not write to that
+    collection; the log warns of it, and of a host that is not the connection's. An `AssetAlias`
+    becomes the collections that the task wrote to.
 
     Args:
         origin: where the items come from: one of `knowledge_bot.origins`, such as `Folder`,
@@ -288,8 +287,7 @@ class KnowledgeBotIngestOperator(OriginTask):
             LedgerError: the ledger was out of reach; the next try may succeed.
         """
         from airflow_knowledge_bot.assets.knowledge_bot import changed_outlets, collection_uri
-        from airflow_knowledge_bot.failures import task_fails_for_good
-        from airflow_knowledge_bot.hooks.ledger import ledger_of
+        from airflow_knowledge_bot.hooks import KnowledgeBotLedgerHook
         from airflow_knowledge_bot.results import (
             CHANGES,
             ProgressLog,
@@ -302,16 +300,14 @@ class KnowledgeBotIngestOperator(OriginTask):
         from knowledge_bot.ingest import Ingestion
         from knowledge_bot.origins import Objects, Sql
 
-        given = {"collections": self.collections}
-        with task_fails_for_good(self.knowledge_bot_conn_id, given, self.on_unknown):
-            hook = self._hook()
+        with self._service({"collections": self.collections}, self.on_unknown) as hook:
             collections = collection_ids(
                 hook.settings.default("collections", as_several(self.collections))
             )
             ledger = None
             if self.ledger_conn_id is not None:
                 check_filled(ledger_conn_id=self.ledger_conn_id)
-                ledger = ledger_of(self.ledger_conn_id)
+                ledger = KnowledgeBotLedgerHook(self.ledger_conn_id).get_conn()
             with hook.get_conn() as client, _connections_of_items():
                 origin = self._origin(context)
                 route = client.base_url, tuple(sorted(collections)), origin.name

@@ -80,7 +80,7 @@ class KnowledgeBotResolveOperator(BaseOperator):
                 others are settled.
             LedgerError: the ledger cannot be used now; Airflow may try the task again.
         """
-        from airflow_knowledge_bot.hooks.ledger import ledger_of
+        from airflow_knowledge_bot.hooks import KnowledgeBotLedgerHook
         from knowledge_bot import ConfigurationError
 
         created, everything = _outcome(self.outcome), as_bool("everything", self.everything)
@@ -97,7 +97,7 @@ class KnowledgeBotResolveOperator(BaseOperator):
             )
         check_filled(ledger_conn_id=self.ledger_conn_id)
         try:
-            ledger = ledger_of(self.ledger_conn_id)
+            ledger = KnowledgeBotLedgerHook(self.ledger_conn_id).get_conn()
         except ConfigurationError as error:
             raise AirflowFailException(f"{error} Nothing was settled.") from error
         unknown = list(ledger.unknown()) if ledger.exists() else []

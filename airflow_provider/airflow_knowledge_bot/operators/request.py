@@ -48,6 +48,10 @@ class RequestOperator(ServiceTask):
     """The one for which the connection has a default."""
     named_by: ClassVar[str]
     """The one by which a person recognises the request."""
+    created: ClassVar[str]
+    """What the request made, for the log: of its parameters, and of what the events are told."""
+    told: ClassVar[Mapping[str, str]]
+    """What the events of the task's outlets are told, beside collections: fields of the answer."""
 
     def __init__(
         self,
@@ -68,14 +72,12 @@ class RequestOperator(ServiceTask):
             KnowledgeBotError: Airflow may try the task again.
         """
         from airflow_knowledge_bot.assets.knowledge_bot import collection_uri, describe_outlets
-        from airflow_knowledge_bot.failures import task_fails_for_good
         from airflow_knowledge_bot.memory import Intent
         from knowledge_bot.adapters import storable
 
         label = brief(str(getattr(self, self.named_by)))[:_LABEL]
         given = {name: getattr(self, name) for name in self.parameters}
-        with task_fails_for_good(self.knowledge_bot_conn_id, given, self.on_unknown):
-            hook = self._hook()
+        with self._service(given, self.on_unknown) as hook:
             name = self.by_connection
             given[name] = hook.settings.default(name, given[name])
             for several in given.keys() & {"collections", "scrape_headers"}:
@@ -92,7 +94,10 @@ class RequestOperator(ServiceTask):
                 else:
                     self.log.info("An earlier try sent the request; its answer is returned.")
                     answer = intent.answer
-        created, extra = self._described(request, answer)
+        extra: dict[str, Any] = {name: answer[field] for name, field in self.told.items()}
+        if "collections" in answer:
+            extra["collections"] = [collection["id"] for collection in answer["collections"]]
+        created = self.created.format(**given | extra)
         base_url = hook.settings.base_url
         self.log.info("Created %s at %s.", storable(created), without_secrets(base_url))
         # The service does not say which collections a bot reads (interface section 2), so an alias
@@ -108,12 +113,6 @@ class RequestOperator(ServiceTask):
         with _opened(request) if "file" in request else nullcontext(request) as ready:
             send = getattr(client, self.endpoint)
             return intent.send(client, lambda key: plain(send(**ready, idempotency_key=key)))
-
-    def _described(
-        self, request: dict[str, Any], answer: dict[str, Any]
-    ) -> tuple[str, dict[str, Any]]:
-        """Return what was created, for the log and for the events of the task's outlets."""
-        raise NotImplementedError
 
 
 @contextmanager
@@ -133,6 +132,8 @@ class _CreateSourceOperator(RequestOperator):
 
     by_connection = "collections"
     named_by = "source_name"
+    created = "the source {source_id} {source_name!r} in {collections}"
+    told: ClassVar[Mapping[str, str]] = {"source_id": "id", "source_name": "name"}
 
     def __init__(
         self,
@@ -144,16 +145,6 @@ class _CreateSourceOperator(RequestOperator):
         super().__init__(**kwargs)
         self.source_name = source_name
         self.collections = collections
-
-    def _described(
-        self,
-        request: dict[str, Any],  # noqa: ARG002 - the answer has all
-        answer: dict[str, Any],
-    ) -> tuple[str, dict[str, Any]]:
-        collections = [collection["id"] for collection in answer["collections"]]
-        created = f"the source {answer['id']} {answer['name']!r} in {', '.join(collections)}"
-        extra = {"source_id": answer["id"], "source_name": answer["name"]}
-        return created, {**extra, "collections": collections}
 
 
 class KnowledgeBotCreateWebpageSourceOperator(_CreateSourceOperator):
@@ -280,6 +271,8 @@ class KnowledgeBotSendMessageOperator(RequestOperator):
     parameters = ("bot_id", "content", "conversation_id")
     by_connection = "bot_id"
     named_by = "content"
+    created = "the message {message_id} to the bot {bot_id} in the conversation {conversation_id}"
+    told: ClassVar[Mapping[str, str]] = {"message_id": "id", "conversation_id": "conversation_id"}
     template_fields: Sequence[str] = (*parameters, *ServiceTask.template_fields)
     template_fields_renderers: ClassVar[dict[str, str]] = {"content": "md"}
 
@@ -295,13 +288,3 @@ class KnowledgeBotSendMessageOperator(RequestOperator):
         self.bot_id = bot_id
         self.content = content
         self.conversation_id = conversation_id
-
-    def _described(
-        self, request: dict[str, Any], answer: dict[str, Any]
-    ) -> tuple[str, dict[str, Any]]:
-        conversation = answer["conversation_id"]
-        created = f"the message {answer['id']} to the bot {request['bot_id']} in the conversation "
-        return created + conversation, {
-            "message_id": answer["id"],
-            "conversation_id": conversation,
-        }

@@ -61,14 +61,10 @@ class KnowledgeBotPingSensor(ServiceTask, BaseSensorOperator):
         Raises:
             AirflowFailException: waiting cannot help.
         """
-        from airflow_knowledge_bot.failures import task_fails_for_good
         from knowledge_bot.errors import KnowledgeBotError
 
         try:
-            with (
-                task_fails_for_good(self.knowledge_bot_conn_id, {}, "resend"),
-                self._hook().get_conn() as client,
-            ):
+            with self._service({}) as hook, hook.get_conn() as client:
                 client.ping()
         except KnowledgeBotError as error:
             self.log.info("Not yet: %s", error)
@@ -200,14 +196,13 @@ class KnowledgeBotAnswerSensor(QuestionsTask, BaseSensorOperator):
             AirflowFailException: waiting cannot help.
         """
         from airflow_knowledge_bot.checks import CheckProgress, ask, failure_of, log_open, summary
-        from airflow_knowledge_bot.failures import task_fails_for_good
         from airflow_knowledge_bot.memory import TaskMemory
         from knowledge_bot.adapters import storable
 
         if self._progress is None:
             self._progress = CheckProgress(TaskMemory(context, "checks"))
-        with task_fails_for_good(self.knowledge_bot_conn_id, {}, "resend"):
-            report = ask(self, self._hook(), self._progress)
+        with self._service({}) as hook:
+            report = ask(self, hook, self._progress)
         if (failure := failure_of(report, waiting=True)) is not None:
             raise failure
         if report.ok:
