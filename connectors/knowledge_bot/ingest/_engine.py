@@ -1,7 +1,7 @@
 """One run of an ingestion: items are taken, planned, sent and recorded.
 
 Feeding takes the items in a thread, since they may block, and plans them a few hundred at a time.
-Workers, one for each request that may be in flight, send what is planned. What there is to compare
+Tasks, one for each request that may be in flight, send what is planned. What there is to compare
 with, how each is sent, and what is written down, is the keeper's: the service itself, or a ledger.
 """
 
@@ -283,8 +283,8 @@ def _is_keyed(job: Job) -> bool:
     return getattr(job.claim, "idempotency_key", None) is not None
 
 
-class SendingWorkers:
-    """Send jobs, as many at once as there may be requests in flight.
+class Sending:
+    """Sends jobs, as many at once as there may be requests in flight.
 
     Args:
         most: how many.
@@ -300,40 +300,37 @@ class SendingWorkers:
         begin: Callable[[], bool],
         on_error: Callable[[BaseException], None],
     ) -> None:
-        self._most, self._send, self._begin, self._on_error = most, send, begin, on_error
-        self._queue: asyncio.Queue[Job] = asyncio.Queue(most)
+        self._send, self._begin, self._on_error = send, begin, on_error
+        self._room = asyncio.Semaphore(most)
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def take(self, jobs: Sequence[Job]) -> None:
-        """Take jobs, and return when there is room for more."""
+        """Take jobs, and return when the last one is begun."""
         for job in jobs:
-            await self._queue.put(job)
-            if len(self._tasks) < self._most:
-                self._tasks.add(asyncio.create_task(self._work()))
+            await self._room.acquire()
+            task = asyncio.create_task(self._sent(job))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
     async def finish(self) -> None:
         """Return when all is sent."""
-        await self._queue.join()
+        while self._tasks:
+            await asyncio.wait(self._tasks)
 
     async def close(self, *, cancelled: bool) -> None:
         """End, once what is in flight is done, or at once if the run was cancelled."""
-        if not cancelled:
-            await self.finish()
-        for task in self._tasks:
+        for task in self._tasks if cancelled else ():
             task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        await self.finish()
 
-    async def _work(self) -> None:
-        while True:
-            job = await self._queue.get()
-            try:
-                if self._begin():
-                    await self._send(job)
-            except Exception as error:  # noqa: BLE001 - the run decides
-                self._on_error(error)
-            finally:
-                self._queue.task_done()
+    async def _sent(self, job: Job) -> None:
+        try:
+            if self._begin():
+                await self._send(job)
+        except Exception as error:  # noqa: BLE001 - the run decides
+            self._on_error(error)
+        finally:
+            self._room.release()
 
 
 class _Memory:
@@ -379,7 +376,7 @@ class Run:
         self.gate = Pressure(options.concurrency, options.rate, Outage(sender.ping, self.stop))
         self._feed = ItemFeed()
         self._keeper: Keeper | None = None
-        self._workers: SendingWorkers | None = None
+        self._sending: Sending | None = None
         self._begun = 0
         self._error: BaseException | None = None
         self._task: asyncio.Task[Any] | None = None
@@ -422,31 +419,31 @@ class Run:
             courier = Courier(self.sender, keeper, self.gate, self.counters, self.stop)
             options = self.options
             begin, failed = self._is_begun, self._failed
-            self._workers = SendingWorkers(options.concurrency, courier.send, begin, failed)
-            await self._send_all(keeper, self._workers)
+            self._sending = Sending(options.concurrency, courier.send, begin, failed)
+            await self._send_all(keeper, self._sending)
             with self._stopping():
                 await keeper.finish(self.incomplete)
                 self._tell_if_empty()
         finally:
             await self._feed.close()
-            if self._workers is not None:
-                await self._workers.close(cancelled=bool(self._task and self._task.cancelling()))
+            if self._sending is not None:
+                await self._sending.close(cancelled=bool(self._task and self._task.cancelling()))
             await keeper.close()
             self.counters.incomplete = self.counters.incomplete or self._feed.partial
 
-    async def _send_all(self, keeper: Keeper, workers: SendingWorkers) -> None:
+    async def _send_all(self, keeper: Keeper, sending: Sending) -> None:
         """Send what there is to send, until nothing is left."""
         with self._stopping():
-            while (planned := await self._next(keeper, workers)) is not None:
+            while (planned := await self._next(keeper, sending)) is not None:
                 self._count(planned)
                 if planned.jobs and self.options.dry_run:
                     self._count_unsent(keeper, planned.jobs)
                 elif planned.jobs:
                     await self.sender.open(len(planned.jobs))
-                    await workers.take(planned.jobs)
-        await workers.finish()
+                    await sending.take(planned.jobs)
+        await sending.finish()
 
-    async def _next(self, keeper: Keeper, workers: SendingWorkers) -> Planned | None:
+    async def _next(self, keeper: Keeper, sending: Sending) -> Planned | None:
         """Return the next plan; None at the end."""
         with self._stopping():  # what came before an error of the items is still sent
             if (planned := await self._feed.planned()) is not None:
@@ -455,7 +452,7 @@ class Run:
             return None
         if (planned := await keeper.more(self.incomplete)) is not None:
             return planned
-        await workers.finish()  # what was in flight may leave something to do
+        await sending.finish()  # what was in flight may leave something to do
         return await keeper.more(self.incomplete)
 
     def _count(self, planned: Planned) -> None:

@@ -146,13 +146,13 @@ class _Listed:
 
     Attributes:
         sums: of all buckets.
-        counts: how many files are in each bucket.
+        count: how many files there are.
     """
 
     def __init__(self) -> None:
         self._several: list[_Marked] = []
         self.sums = [0] * BUCKETS
-        self.counts = [0] * BUCKETS
+        self.count = 0
 
     def __bool__(self) -> bool:
         return bool(self._several)
@@ -166,7 +166,7 @@ class _Listed:
             several = [place for place in places if versions[place] and _is_text(keys[place])]
             odd = [item(place) for place in sorted(set(places).difference(several))]
             keys, versions = [keys[n] for n in several], [versions[n] for n in several]
-        crc32, sha256, sums, counts = zlib.crc32, hashlib.sha256, self.sums, self.counts
+        crc32, sha256, sums = zlib.crc32, hashlib.sha256, self.sums
         buckets = bytes([crc32(key.encode()) & 255 for key in keys])
         whole = [f"{key}\0{version}{tag}" for key, version in zip(keys, versions, strict=True)]
         marks = array("Q", b"".join([sha256(each.encode()).digest() for each in whole]))[::4]
@@ -174,7 +174,7 @@ class _Listed:
             marks.byteswap()
         for bucket, mark in zip(buckets, marks, strict=True):
             sums[bucket] += mark
-            counts[bucket] += 1
+        self.count += len(keys)
         self._several.append(_Marked(listing._replace(versions=[]), several, buckets, marks))
         return odd
 
@@ -466,14 +466,14 @@ class ServiceKeeper(Keeper):
         """Compare all listed files with the book, and yield plans for those that differ."""
         sums = [each % SUM_MODULUS for each in self._listed.sums]
         differing = self._book.differing(sums)
-        same = set(range(BUCKETS)).difference(differing)
-        unchanged = sum(self._listed.counts[bucket] for bucket in same)
+        unchanged = self._listed.count  # less what stands in a bucket that differs
         odd = {job.key: job for job in self._odd}
         different: list[tuple[int, SyncEntry | None]] = []
         for group in self._groups(differing):
             several = await asyncio.to_thread(self._listed.of, group)
             async for bucket, entries in self._buckets(group):
                 listed = several[bucket]
+                unchanged -= len(listed)
                 for entry in entries:
                     mark, place = listed.pop(entry.key, (None, -1))
                     if entry.key in odd:
