@@ -335,6 +335,13 @@ def comment(book):
             "a.rtf",
             r"{\rtf1 {\header Left}{\footer Left}{\pict\pngblip 4c656674}{\object\objdata 4c}Kept\par}",
         ),
+        (
+            "a.epub",
+            changed(
+                epub("<html><p>Left</p></html>", "<html><p>Kept<img alt='' src='Left'></p></html>"),
+                lambda one: one.replace(b'id="c0"', b'id="c0" properties="nav"'),
+            ),
+        ),
         ("a.srt", "7\n00:00:01,000 --> 00:00:02,000\nKept"),
         ("a.vcf", "BEGIN:VCARD\nFN:Kept\nUID:Left\nREV:Left\nEND:VCARD"),
         ("a.eml", f"{MAIL}X-Spam: Left\n\nKept"),

@@ -124,3 +124,17 @@ def test_a_page_that_cannot_be_read_is_a_warning(read):
     document = read(broken, "a.pdf")
     assert document.text == "One\n\nThree"
     assert [warning.rpartition(": ")[2] for warning in document.warnings] == ["2"]
+
+
+@pytest.mark.parametrize(
+    ("page", "warning"),
+    [
+        ("", "1 of its pages have no text (scans?): 2"),
+        ("L e t t e r s " * 10, "1 of its pages have letters that their fonts do not name: 2"),
+        ("/g12 /g13 /g14", "1 of its pages have letters that their fonts do not name: 2"),
+    ],
+)
+def test_a_page_with_less_than_it_shows_is_a_warning(page, warning, read):
+    document = read(pdf("One", page), "a.pdf")
+    assert document.text.startswith("One")
+    assert list(document.warnings) == [warning]
