@@ -129,7 +129,7 @@ def test_a_bot_has_to_be_named_and_a_turn_to_be_text(client):
     }.items():
         with refused(name):
             make()
-    with pytest.raises(ConfigurationError, match=r"^heads: "):
+    with pytest.raises(TypeError, match=r"^heads: "):
         KnowledgeBotLLM("bot_house", client=client, heads="sqlite:///heads.db")
     with pytest.raises(ConfigurationError, match=r"^message: "):
         KnowledgeBotChatEngine("bot_house", client=client).chat(None)
