@@ -321,8 +321,10 @@ class ServiceKeeper(Keeper):
         self._checks_overlap = False
         names = {name_to_send(job.name) for job in jobs}
         other, count = await self._holder_of(names)
-        by_hand = {name.rpartition("/")[2] for name in names}  # a person gives a file's own name
-        renamed = by_hand != names and count * 2 <= len(names)
+        # A person gives a file's own name; of an address that is none.
+        named = (name_to_send(job.name) for job in jobs if job.kind != "webpage")
+        by_hand = {name.rpartition("/")[2] for name in named} - {""}
+        renamed = not by_hand <= names and count * 2 <= len(names)
         if renamed:
             other, count = await self._holder_of(by_hand, of_nobody=True)
         if count * 2 <= len(names):

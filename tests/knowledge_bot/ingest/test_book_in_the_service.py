@@ -324,6 +324,8 @@ def test_what_a_person_added_file_by_file_is_not_sent_again(service, feed):
     assert feed(items, origin="yours", anyway=True).created == 6
     alike = [Text(name=f"{number}/{texts(1)[0].name}", content="c") for number in range(6)]
     assert feed(alike, origin="theirs").created == 6  # one of six is no more than that
+    pages = [WebPage(name=f"{URL}/{number}/", url=f"{URL}/{number}/") for number in range(3)]
+    assert feed(pages, origin="pages").created == 3  # they have no names without their folders
 
 
 def test_half_is_not_all(service, feed):
