@@ -103,8 +103,8 @@ class Configuration:
         elif not named:
             words = replace(words, key="api_key=")
         return cls(
-            base_url=_base_url(base_url or os.environ.get(BASE_URL_VARIABLE)),
             api_key=_api_key(named if api_key in (None, "") else api_key),
+            base_url=_base_url(base_url or os.environ.get(BASE_URL_VARIABLE)),
             timeout=timeout,
             max_retries=max_retries,
             upload_encoding=upload_encoding,
@@ -150,6 +150,10 @@ def _api_key(key: Any) -> Secret | None:
         return None
     if not isinstance(key, str):
         raise ConfigurationError.expected("api_key", "a string", key)
+    if "://" in key:
+        raise ConfigurationError.of(
+            "api_key", "it is an address; have the API key and the base URL changed places?"
+        )
     # A key that a header cannot carry would be quoted in the HTTP library's own error.
     if not all("!" <= character <= "~" for character in key):
         raise ConfigurationError.of(
@@ -175,8 +179,10 @@ def _base_url(url: str | None) -> str:
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
-    except ValueError as error:
-        raise ConfigurationError.of("base_url", f"the base URL is not a URL: {error}") from None
+    except ValueError:  # its words may quote a login
+        raise ConfigurationError.of(
+            "base_url", "the base URL is not a URL; look at its host and its port"
+        ) from None
     if parts.username is not None or parts.password is not None:
         # Not quoted: it is a secret.
         raise ConfigurationError.of(
@@ -185,12 +191,12 @@ def _base_url(url: str | None) -> str:
             advice="For the key, {no_key}",
         )
     if parts.scheme not in ("http", "https") or not host or port == 0:
-        raise ConfigurationError.of(
-            "base_url",
-            f"{url!r} is not an http:// or https:// address with a host{_meant(url)}",
-        )
+        raise ConfigurationError.of("base_url", _no_address(url))
     if parts.query or parts.fragment or "?" in url or "#" in url:
-        raise ConfigurationError.of("base_url", f"{url!r} has a query or a fragment; leave it out")
+        # Not quoted: some put a key there.
+        raise ConfigurationError.of(
+            "base_url", "the base URL has a query or a fragment; end it before its ? or #"
+        )
     path = quote(parts.path.rstrip("/"), safe="/%:@!$&'()*+,;=~-._") or _VERSION_PATH
     return urlunsplit((parts.scheme, _authority(parts.scheme, host, port), path, "", ""))
 
@@ -207,12 +213,18 @@ def warn_if_readable(base_url: str, proxy: str | None) -> None:
         )
 
 
-def _meant(url: str) -> str:
-    """Say what was perhaps meant by an address without its scheme."""
-    if not re.fullmatch(r"[A-Za-z0-9.-]+(:\d+)?(/\S*)?", url):
-        return ""
-    host = url.partition("/")[0].partition(":")[0]
-    return f"; did you mean {'http' if is_loopback(host) else 'https'}://{url}?"
+# A host as people write it without its scheme. A bare word is rather a key than a host.
+_SCHEMELESS = re.compile(
+    r"(localhost|[a-z0-9-]+(?=:\d)|[a-z0-9-]+(?:\.[a-z0-9-]+)+)(?::\d+)?(?:/[^\s@?#]*)?"
+)
+
+
+def _no_address(url: str) -> str:
+    """Say that something is no address; quote it only where it looks like one."""
+    told = "is not an http:// or https:// address with a host"
+    if not (meant := _SCHEMELESS.fullmatch(url)):
+        return f"the base URL {told}; it is not repeated here, since it may be a key"
+    return f"{url!r} {told}; did you mean {'http' if is_loopback(meant[1]) else 'https'}://{url}?"
 
 
 def _authority(scheme: str, host: str, port: int | None) -> str:

@@ -86,6 +86,38 @@ def test_a_key_that_a_header_cannot_carry_is_refused_and_not_repeated(key):
     assert "sec" not in str(caught.value).replace("line end", "")
 
 
+# It looks like nothing that is an address, as the keys of services do.
+CANARY = "sk-Canary.4f9a2b77c1d04e3f"
+
+
+@pytest.mark.parametrize(
+    ("key", "url", "words"),
+    [
+        ("https://service.example/public/v1", CANARY, "changed places"),
+        ("key", CANARY, "it may be a key"),
+        ("key", CANARY.lower().replace(".", ""), "it may be a key"),
+        ("key", f"ftp://service.example/{CANARY}", "it may be a key"),
+        ("key", f"https://service.example/?key={CANARY}", "query"),
+        ("key", f"https://service.example/#{CANARY}", "fragment"),
+        ("key", f"https://me:{CANARY}@service.example", "user name or password"),
+        ("key", f"https://me:{CANARY}@ho\u2100st", "not a URL"),
+        ("key", f"https://service.example:{CANARY}", "not a URL"),
+        ("key", f"me:{CANARY}@service.example", "it may be a key"),
+    ],
+)
+def test_a_key_in_the_place_of_an_address_is_refused_and_not_repeated(key, url, words):
+    with pytest.raises(ConfigurationError, match=words) as caught:
+        Client(key, url)
+    assert CANARY.lower()[:9] not in str(caught.value).lower()
+
+
+def test_an_address_without_its_scheme_is_repeated_with_it():
+    with pytest.raises(ConfigurationError, match=r"mean http://127\.0\.0\.1:8700/public/v1\?"):
+        Client("key", "127.0.0.1:8700/public/v1")
+    with pytest.raises(ConfigurationError, match=r"mean https://service\.example\?"):
+        Client("key", "service.example")
+
+
 def test_a_secret_is_taken_as_well_as_a_string():
     assert Client(SecretStr("key"), "https://service.example")
 
