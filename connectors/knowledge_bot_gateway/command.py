@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 C = TypeVar("C", bound=Callable[..., Any])
 
 _GRACE = 5  # seconds for open requests to end when the gateway is stopped
+_IDLE = 20  # seconds until an idle connection is closed: later than clients give theirs up (5, 15)
 
 _KEYS = "KBOT_GATEWAY_KEY"
 
@@ -269,6 +270,7 @@ def _serve(
             log_level="warning",
             access_log=False,
             server_header=False,
+            timeout_keep_alive=_IDLE,
             timeout_graceful_shutdown=_GRACE,
         )
         uvicorn.Server(config).run(sockets=[listener])

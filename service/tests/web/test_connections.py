@@ -3,6 +3,7 @@
 import contextlib
 import re
 import socket
+import time
 from pathlib import Path
 
 import httpx
@@ -57,6 +58,15 @@ def test_a_flood_without_a_key_takes_no_memory(service, address, what):
             assert connection.recv(65536)[9:12] in {b"400", b"401", b""}
     assert resident(service.pid) - before < 5 * MIB
     assert httpx.get(f"{service.base_url}/ping", timeout=5).text == '"pong"'
+
+
+@pytest.mark.slow  # it waits for as long as most clients keep an idle connection
+def test_a_connection_outlives_the_idle_ones_of_clients(service, address):
+    with socket.create_connection(address, timeout=30) as connection:
+        for idle in (6, 0):
+            connection.sendall(b"GET /public/v1/ping HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert connection.recv(65536)[9:12] == b"200"
+            time.sleep(idle)
 
 
 def test_headers_may_be_large(service):
