@@ -419,8 +419,7 @@ class Conversations:
         while end and spoken[end - 1].role not in asking:
             end -= 1
         if not end:
-            nothing = "there is nothing to send after the bot's last answer"
-            why = nothing if spoken else "all of them are empty"
+            why = "there are system texts alone" if spoken else "there is no text to send"
             raise ConfigurationError.of(
                 "messages", f"{why}. End the list with a question. Nothing was sent"
             )

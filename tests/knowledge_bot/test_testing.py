@@ -214,7 +214,9 @@ def test_what_is_wrong_with_a_bot_of_the_test_reaches_the_test(call, wrong):
         call(MemoryService(bots={"bot_1": answer}), ask)
 
 
-@pytest.mark.parametrize("arguments", [{"status": 200}, {"status": 404, "times": 0}])
+@pytest.mark.parametrize(
+    "arguments", [{"status": 200}, {"status": "500"}, {"status": 404, "times": 0}]
+)
 def test_a_fault_that_is_none_is_refused(arguments):
     with pytest.raises(ConfigurationError, match=r"status|times"):
         MemoryService().fail_next(**arguments)

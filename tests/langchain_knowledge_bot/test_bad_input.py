@@ -42,11 +42,12 @@ def bot(fields):
     ("messages", "expected"),
     [
         (IMAGE, "Put into words what it shows"),
-        ([], "End the list with a question"),
+        ([], "no text to send. End the list with a question"),
+        ([("system", "Be brief.")], "system texts alone. End the list with a question"),
         ("  ", "End the list with a question"),
         ([("ai", "")], "End the list with a question"),
     ],
-    ids=["image", "nothing", "blank", "empty"],
+    ids=["image", "nothing", "system", "blank", "empty"],
 )
 def test_messages_that_cannot_be_sent(invoke, bot, service, messages, expected):
     with pytest.raises(ConfigurationError, match=expected) as caught:

@@ -56,7 +56,7 @@ class RunOrigin:
         self._is_origin = is_origin and isinstance(getattr(given, "name", None), str)
         several = isinstance(given, Iterable | AsyncIterable) and not hasattr(given, "identity")
         if not self._is_origin and (not several or isinstance(given, str | bytes | dict)):
-            wanted = "an origin, or several items, as in a list"
+            wanted = "an origin, such as Folder(path), or several items, as in a list"
             raise ConfigurationError.expected("items", wanted, given)
         if self._is_origin and name and is_dataclass(given):
             unnamed: Any = given  # what has a name may be a whole

@@ -286,7 +286,7 @@ class MemoryService:
             where: which requests are meant, such as `lambda request: request.is_ping`; by default
                 all but pings.
         """
-        if not 400 <= status <= 599:
+        if status not in range(400, 600):
             raise ConfigurationError.of(
                 "status", f"expected 400 to 599, not {status!r}; see answer_next"
             )

@@ -190,6 +190,8 @@ class RequestGate:
             )
             await asyncio.sleep(_WRONG_KEY)
         message = f"The request needs a valid key in its {KEY_HEADER} header."
+        if given is None and Headers(scope=scope).get("authorization"):
+            message += " OpenAI's API is under /v1, and MCP under /mcp, with Authorization: Bearer."
         if key is not None:
             message = f"The key {key.name} is no longer valid since {key.expires}. Use another one."
         raise RefusedRequestError(HTTPStatus.UNAUTHORIZED, "unauthorized", message)

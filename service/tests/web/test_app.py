@@ -87,6 +87,12 @@ def test_everything_but_ping_needs_the_right_key(service, method, path, key):
     assert service.api_key not in response.text
 
 
+def test_who_sends_a_key_as_openai_does_is_told_where_that_is_read(service):
+    headers = {"Authorization": f"Bearer {service.api_key}"}
+    problem = problem_of(web.get(f"{service.base_url}/bots", headers=headers), 401)
+    assert "OpenAI's API is under /v1" in problem["message"]
+
+
 @pytest.mark.parametrize(
     ("path", "change", "code", "named"),
     [
