@@ -92,10 +92,17 @@ class ResponsesStream(Responses):
 class OverMcp(Person):
     mode = "legacy"
 
+    def connected(self):
+        transport = streamable_http_client(f"{self.address}/mcp", http_client=self.http)
+        return Client(transport, mode=self.mode)
+
+    async def tools(self):
+        async with self.connected() as client:
+            return {tool.name for tool in (await client.list_tools()).tools}
+
     async def ask(self, question, after=None):
         more = {"conversation_id": after[1]} if after else {}
-        transport = streamable_http_client(f"{self.address}/mcp", http_client=self.http)
-        async with Client(transport, mode=self.mode) as client:
+        async with self.connected() as client:
             given = {"bot": "bot_guide", "question": question, **more}
             got = await client.call_tool("ask_bot", given)
             listed = await client.call_tool("list_conversations", {"bot": "bot_guide"})
@@ -152,6 +159,19 @@ async def test_chats_that_read_alike_go_on_in_the_conversation_of_their_own_key(
     firsts = [await one.ask(QUESTION) for one in people]
     for one, first in zip(people, firsts, strict=True):
         assert (await one.ask("And then?", after=first))[1] == first[1]
+
+
+async def test_the_bots_of_one_key_are_not_offered_to_another(service):
+    of_ada = json.dumps({"data": [{"id": "bot_ada", "name": "Of Ada"}]}).encode()
+    service.answer_next(
+        body=of_ada,
+        times=None,
+        where=lambda one: (one.path, one.headers["x-api-key"]) == ("/bots", ADA),
+    )
+    with serving(app_of(keys=(), api_key=None)) as address:
+        ada, ben = [await OverMcpOf2026(address, key).tools() for key in (ADA, BEN)]
+    assert ("ask_of_ada" in ada, "ask_of_ada" in ben) == (True, False)
+    assert ("ask_bot_guide" in ada, "ask_bot_guide" in ben) == (False, True)
 
 
 def rpc(method, identity=None, **params):
