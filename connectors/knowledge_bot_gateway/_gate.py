@@ -155,6 +155,8 @@ class Gate:
         scope = {**scope, "path": path, "user": user}
         if scope["method"] == "HEAD" and path != "/mcp":
             scope["method"] = "GET"  # the server leaves the body out
+        if "accept" not in headers:  # that is any type, and MCP's server takes it for none
+            scope["headers"] = [*scope["headers"], (b"accept", b"*/*")]
         await self._app(scope, replaying(body, receive), send)
 
     async def _admitted(self, headers: Headers, receive: Receive) -> bytes:

@@ -296,6 +296,12 @@ def test_malformed_messages_are_errors_of_the_protocol(http, service, body):
     assert service.requests == []
 
 
+def test_a_client_that_says_nothing_of_types_accepts_any(http):
+    begin = http.build_request("POST", "/mcp", json=call(0, "initialize", SESSION), headers=HEADERS)
+    del begin.headers["Accept"]
+    assert http.send(begin).status_code == 200
+
+
 async def test_an_empty_question_is_reported_as_one(service):
     async with connected() as client:
         result = await client.call_tool("ask_bot", {"bot": "bot_1", "question": " "})
