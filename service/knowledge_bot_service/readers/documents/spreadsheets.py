@@ -18,10 +18,13 @@ if TYPE_CHECKING:
     from xlrd.sheet import Cell, Sheet
 
 
-def sheet_blocks(name: str, rows: Iterable[list[str]]) -> list[Block]:
-    """The blocks of a sheet; none if it has no text."""
-    blocks = [*table_blocks([*islice(rows, _MAX_ROWS)])]
-    return [Block("heading", name, 2), *blocks] if blocks else []
+def sheet_blocks(name: str, rows: Iterable[list[str]]) -> Iterator[Block]:
+    """The blocks of a sheet, as they are taken; none if it has no text."""
+    blocks = table_blocks([*islice(rows, _MAX_ROWS)])
+    for first in islice(blocks, 1):
+        yield Block("heading", name, 2)
+        yield first
+        yield from blocks
 
 
 def read_xlsx(package: Package) -> ParsedDocument:
@@ -41,7 +44,7 @@ def read_xlsx(package: Package) -> ParsedDocument:
     except Exception:  # noqa: BLE001 (what openpyxl meets is not always an error of its own)
         raise ExtractionError("the spreadsheet is damaged") from None
     sheets = (sheet for sheet in book.worksheets if sheet.sheet_state == "visible")
-    blocks = [block for sheet in sheets for block in sheet_blocks(sheet.title, _rows(sheet))]
+    blocks = (block for sheet in sheets for block in sheet_blocks(sheet.title, _rows(sheet)))
     return ParsedDocument(blocks, book.properties.title)
 
 
