@@ -93,6 +93,11 @@ class Fault:
     lasts: bool = False
 
     @property
+    def reply(self) -> Reply | None:
+        """What a server answers; None where it is the connection that fails."""
+        return getattr(self.place, "reply", None)
+
+    @property
     def may_pass(self) -> bool:
         """A GET is repeated where it may, so that it arrives three times if at all."""
         return self.gets != 1 and not self.lasts
@@ -113,6 +118,8 @@ def replying(reply: Reply, **options: object) -> Callable[[], AbstractContextMan
         finally:
             server.stop()
 
+    if not options:
+        place.reply = reply  # type: ignore[attr-defined] # a function takes attributes
     return place
 
 
