@@ -115,6 +115,33 @@ async def test_a_tool_that_is_called_again_with_the_same_id_asks_once(app, post,
         assert "<answer 2>" in (await post("/mcp", call(8, *called), **headers)).text
 
 
+async def test_an_answer_that_was_not_fetched_is_no_other_clients_without_a_session(
+    app, post, service
+):
+    """All clients number their calls alike."""
+    of = "io.modelcontextprotocol/"
+    meta = {
+        f"{of}protocolVersion": "2026-07-28",
+        f"{of}clientInfo": {"name": "test", "version": "1"},
+        f"{of}clientCapabilities": {},
+    }
+    arguments = {"bot": "bot_guide", "question": "Who opens?"}
+    called = {"name": "ask_bot", "arguments": arguments, "_meta": meta}
+    headers = {
+        "Accept": "application/json, text/event-stream",
+        "MCP-Protocol-Version": "2026-07-28",
+        "Mcp-Method": "tools/call",
+        "Mcp-Name": "ask_bot",
+    }
+    async with app.router.lifespan_context(app):
+        before = asyncio.all_tasks()
+        await give_up(app, "/mcp", call(7, "tools/call", called), **headers)
+        assert await until_awaited(lambda: asked(service) and asyncio.all_tasks() <= before)
+        answer = await post("/mcp", call(7, "tools/call", called), **headers)
+    assert "<answer 2>" in answer.text
+    assert len(asked(service)) == 2
+
+
 async def test_an_answer_that_was_lost_on_its_way_is_sent_to_a_client_that_says_so(ask, service):
     first = (await ask()).json()["id"]
     for count, expected in (("1", 1), ("2", 1), ("0", 2)):
