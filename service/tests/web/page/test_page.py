@@ -15,7 +15,7 @@ from service_calls import BOTS, COLLECTIONS, add_text, ask, client_of, put_text,
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.asyncio(loop_scope="module"),
-    pytest.mark.timeout(120),
+    pytest.mark.timeout(600),
 ]
 
 # A busy machine takes its time; nothing here is about how much, in milliseconds.
