@@ -216,7 +216,7 @@ class World:
         left = [after]
 
         def chosen(request: ReceivedRequest) -> bool:
-            left[0] -= request.method in ("PUT", "POST")
+            left[0] -= is_write(request)  # not touches: time decides on them
             if left[0] == 0:
                 left[0] = -1
                 acts()
