@@ -1,6 +1,7 @@
 """What somebody who only reaches the port may take of the service."""
 
 import contextlib
+import http.client
 import re
 import socket
 import time
@@ -62,11 +63,14 @@ def test_a_flood_without_a_key_takes_no_memory(service, address, what):
 
 @pytest.mark.slow  # it waits for as long as most clients keep an idle connection
 def test_a_connection_outlives_the_idle_ones_of_clients(service, address):
-    with socket.create_connection(address, timeout=30) as connection:
+    with contextlib.closing(http.client.HTTPConnection(*address, timeout=30)) as connection:
+        connection.connect()
+        first = connection.sock
         for idle in (6, 0):
-            connection.sendall(b"GET /public/v1/ping HTTP/1.1\r\nHost: x\r\n\r\n")
-            assert connection.recv(65536)[9:12] == b"200"
+            connection.request("GET", "/public/v1/ping")
+            assert connection.getresponse().read() == b'"pong"'
             time.sleep(idle)
+        assert connection.sock is first
 
 
 def test_headers_may_be_large(service):
