@@ -165,7 +165,7 @@ def _api_key(key: Any) -> Secret | None:
 
 
 def _base_url(url: str | None) -> str:
-    if not url:
+    if not url or not str(url).strip():
         raise ConfigurationError.of(
             "base_url",
             f"no base URL; pass base_url= or set {BASE_URL_VARIABLE}, "

@@ -59,6 +59,7 @@ def test_one_service_has_one_address_however_it_is_spelled(one, other, same):
     [
         (None, "KNOWLEDGE_BOT_BASE_URL"),
         ("", "KNOWLEDGE_BOT_BASE_URL"),
+        (" ", "KNOWLEDGE_BOT_BASE_URL"),
         ("service.example", "not an http:// or https:// address"),
         ("ftp://service.example", "not an http:// or https:// address"),
         ("https://", "not an http:// or https:// address"),

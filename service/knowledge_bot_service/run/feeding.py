@@ -124,7 +124,8 @@ class Feeding:
         changed = report.created + report.replaced + report.moved + report.removed
         self._left = () if changed else before
         counts = ", ".join(f"{name} {count}" for name, count in report.counts.items() if count)
-        _say(f"Fed {self._folder}: {counts or 'nothing is in it'}.")
+        if counts or not report.stopped:
+            _say(f"Fed {self._folder}: {counts or 'nothing is in it'}.")
         for one in report.failures:
             if (one.name, one.error) not in self._told:  # each is told once
                 self._told.add((one.name, one.error))

@@ -116,6 +116,24 @@ def test_a_folder_that_vanishes_is_told_at_the_next_look_and_fed_when_it_is_back
         assert names(http) == ["fees.md", "hours.md"]
 
 
+def test_a_folder_that_another_origin_holds_is_not_said_to_be_fed_or_empty(
+    tmp_path, handbook, capfd
+):
+    with OnAPort(tmp_path / "data") as service, client_of(service) as http:
+        for one in sorted(handbook.iterdir()):
+            put_text(http, one.name, one.read_text(), "col_default", origin="another")
+        told = [""]
+        with fed(service, handbook):
+
+            def stopped():
+                told.append(capfd.readouterr().err)
+                return "Stopped before the end: " in "".join(told)
+
+            assert until(stopped, 90)
+        assert "Fed " not in "".join(told)
+        assert total(http) == 2
+
+
 def test_a_restored_backup_is_sent_what_changed_since_and_nothing_twice(tmp_path, handbook):
     for number in range(60):
         (handbook / f"{number}.md").write_text(f"The depot {number} is dry.")
