@@ -174,6 +174,17 @@ def test_an_empty_question_is_not_sent(face, client, service, awaited):
     assert service.requests == []
 
 
+@awaited_or_not
+def test_what_stands_in_for_a_service_answers_at_no_other_time(face, monkeypatch, awaited):
+    monkeypatch.setenv("KNOWLEDGE_BOT_BASE_URL", ELSEWHERE)
+    monkeypatch.setenv("KNOWLEDGE_BOT_API_KEY", KEY)
+    for _ in range(2):
+        with MemoryService(bots={"bot_1": {QUESTION: "At nine."}}).standing_in() as service:
+            face.ask(face.make(), awaited=awaited)
+            face.ask(face.make(), awaited=awaited)
+        assert len(received(service)) == 2
+
+
 def test_without_a_client_the_environment_names_the_service(face, fields, service, monkeypatch):
     with pytest.raises(ValueError, match="KNOWLEDGE_BOT_BASE_URL"):
         face.make()

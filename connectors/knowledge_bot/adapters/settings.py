@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar
 
 from knowledge_bot._client import AsyncClient, Client
 from knowledge_bot._configuration import Configuration
+from knowledge_bot._transports import STANDING_IN
 from knowledge_bot._words import Words
 from knowledge_bot.errors import ConfigurationError
 
@@ -34,7 +35,7 @@ C = TypeVar("C", Client, AsyncClient)
 _MOST = 64
 
 # Found by what the client itself holds, so that no API key outlives its client.
-_clients: "OrderedDict[tuple[Configuration, Destination], Client]" = OrderedDict()
+_clients: "OrderedDict[tuple[Configuration, Destination, Any], Client]" = OrderedDict()
 _twins: "weakref.WeakKeyDictionary[Client, AsyncClient]" = weakref.WeakKeyDictionary()
 _lock = threading.Lock()
 if hasattr(os, "register_at_fork"):  # not on Windows
@@ -60,8 +61,9 @@ def shared_client(
         ConfigurationError: no base URL, or an argument or a proxy that cannot be used.
     """
     client = Client(api_key, base_url, timeout=timeout, max_retries=max_retries)
-    # The proxy is the environment's, which may have changed.
-    way = configuration_of(client), client._connections.destination  # noqa: SLF001 - the core's own
+    # The proxy is the environment's, which may have changed, and a test's service may stand in.
+    destination = client._connections.destination  # noqa: SLF001 - the core's own
+    way = configuration_of(client), destination, STANDING_IN.get("Transport")
     with _lock:
         known = _clients.pop(way, None)
         if known is None or known._is_closed:  # noqa: SLF001 - the core's own
