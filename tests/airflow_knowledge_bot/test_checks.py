@@ -291,7 +291,7 @@ def test_a_service_that_is_away_is_not_asked_all_questions(bot, connect):
     many = [{"ask": f"Question {number}?", "contains": "y"} for number in range(200)]
     with bot.holding_answers():
         result, said = failed(checking(questions=many), AirflowException, "unanswered")
-    assert 10 <= len(bot.requests) <= 16
+    assert 10 <= len(bot.requests) < 100  # the check looks for its stop at intervals
     assert result["unanswered"] == 200
     assert "And 195 more." in said
 
