@@ -119,6 +119,12 @@ _LACKING = {
 }
 
 
+def keeps_book_for_others(extensions: Extensions) -> bool:
+    """Return whether `sync` may be there for other keys: this one may not replace and delete."""
+    sources = extensions.get("sources")
+    return "sync" not in extensions and sources is not None and not sources.get("manage")
+
+
 # Keys ---------------------------------------------------------------------------------------------
 
 # What a quoted string of a header holds without an escape (RFC 9110), but for spaces and for the

@@ -28,7 +28,7 @@ from knowledge_bot import (
     UnexpectedResponseError,
     UnsupportedError,
 )
-from knowledge_bot._extensions import end_of_life, new_key, spoken
+from knowledge_bot._extensions import end_of_life, keeps_book_for_others, new_key, spoken
 from knowledge_bot.testing import MemoryService, no_waiting
 from refusals import refused
 from served import served
@@ -128,6 +128,23 @@ async def test_a_process_asks_once_for_all_clients_of_an_address_and_a_key(keyed
             for kind in kinds:
                 await settled(ask(kind(key, url)))
     assert len(keyed.pings) == 2
+
+
+@pytest.mark.parametrize(
+    ("header", "for_others"),
+    [
+        ("", False),
+        ("idempotency=1;lifetime=604800", False),
+        ("sources=1", True),
+        ("sources=1;manage", False),  # to it all is announced that there is
+        ("sources=1;manage, sync=1", False),
+        ("sources=1, sync=1", False),
+    ],
+)
+def test_a_book_that_another_key_may_be_told_of_is_known_by_the_rights_of_this_one(
+    header, for_others
+):
+    assert keeps_book_for_others(spoken(header)) is for_others
 
 
 def test_what_is_announced_is_asked_once_for_all_who_share_the_connections(keyed):

@@ -8,6 +8,7 @@ import click
 from click.core import ParameterSource
 
 from knowledge_bot import KnowledgeBotError
+from knowledge_bot._extensions import keeps_book_for_others
 from knowledge_bot.cli.exits import Exit, Failed, exit_of
 from knowledge_bot.cli.ledgers import ledger_option, open_ledger
 from knowledge_bot.cli.output import as_json_option, write_document, write_table, write_text
@@ -200,8 +201,8 @@ def _extensions(client: "Client") -> Iterator[_Check]:
         return
     for name in sorted({*_EXTENSIONS, *announced}):
         if name not in announced:
-            limited = " to this key, which may not replace and delete"
-            whom = limited if name == "sync" and "sources" in announced else ""
+            is_limited = name == "sync" and keeps_book_for_others(announced)
+            whom = " to this key, which may not replace and delete" * is_limited
             yield _Check(f"extension {name}", None, f"Not announced{whom}: {_EXTENSIONS[name]}.")
             continue
         parameters = [

@@ -10,6 +10,7 @@ from dataclasses import replace
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
+from knowledge_bot._extensions import keeps_book_for_others
 from knowledge_bot.cli.exits import Exit, Failed, StdoutError, falling_back_to_stderr
 from knowledge_bot.cli.output import write_line, write_row, write_table
 from knowledge_bot.cli.progress import IngestionProgress
@@ -214,7 +215,7 @@ class ReportedRuns:
             book = "what the service has"
         else:
             book = f"{'a new ledger, ' if is_new else ''}{self._options.ledger}"
-            if "sources" in self._client.extensions():  # so it keeps the book, for other keys
+            if keeps_book_for_others(self._client.extensions()):
                 book += ", since this API key may not replace and delete; use one that may"
         note = "nothing was sent; compared with" if report.dry_run else "compared with"
         self.say(f"({report.duration:.1f} s; {note} {book})")

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, Unpack
 
 from knowledge_bot._client import AsyncClient, Client
+from knowledge_bot._extensions import keeps_book_for_others
 from knowledge_bot._signals import stop_on_signals
 from knowledge_bot._threads import in_own_loop
 from knowledge_bot.errors import ConfigurationError
@@ -144,7 +145,7 @@ def _keeper_of(run: Run, service: str) -> Keeper:
             "extension 'sync'), so name a ledger that does: the path of a SQLite file, or "
             "postgresql://…. Nothing was sent",
         )
-    if "sources" in run.sender.extensions:  # it is not the plain interface
+    if keeps_book_for_others(run.sender.extensions):
         logger.warning(
             "The service does not keep the book for this API key, which may only write. What was "
             "fed with another key is not in %s, and is sent again; use a key with the role manage",
