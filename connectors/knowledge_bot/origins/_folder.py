@@ -271,10 +271,11 @@ class _Walk:
             if (part := next(waiting[-1], None)) is None:
                 waiting.pop()
                 continue
-            whole = _Found(whole.several + part.several, whole.versions + part.versions)
+            whole.several.extend(part.several)
+            whole.versions.extend(part.versions)
             while len(whole.several) > _LISTED:
                 yield self._listing(whole.several[:_LISTED], whole.versions[:_LISTED])
-                whole = _Found(whole.several[_LISTED:], whole.versions[_LISTED:])
+                del whole.several[:_LISTED], whole.versions[:_LISTED]
             if part.folder:
                 waiting.append(iter(self._looked_into(part.folder, devices)))
         for skipped in self._no_longer_mounted(devices, memory):
