@@ -220,13 +220,14 @@ def _stands_out(passage: Ranked) -> bool:
     Where these fit as well, as for "Which rooms are free?", they answer together.
     """
     best = passage.statements[passage.best]
+    if best.kind not in {"row", "record"}:
+        return False
     others = [
         fit
         for one, fit in zip(passage.statements, passage.fits, strict=True)
         if one is not best and (one.kind, one.section) == (best.kind, best.section)
     ]
-    is_row = bool(others) and best.kind in {"row", "record"}
-    return is_row and max(passage.fits) - max(others) >= _CLEAR
+    return bool(others) and max(passage.fits) - max(others) >= _CLEAR
 
 
 def window(statements: Sequence[Statement], best: int, room: int = WINDOW) -> str:
