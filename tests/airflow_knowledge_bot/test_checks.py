@@ -291,7 +291,7 @@ def test_a_service_that_is_away_is_not_asked_all_questions(bot, connect):
     many = [{"ask": f"Question {number}?", "contains": "y"} for number in range(200)]
     with bot.holding_answers():
         result, said = failed(checking(questions=many), AirflowException, "unanswered")
-    assert 10 <= len(bot.requests) < 100  # the check looks for its stop at intervals
+    assert 10 <= len(bot.requests) <= 40  # the check looks for its stop at intervals
     assert result["unanswered"] == 200
     assert "And 195 more." in said
 
@@ -341,12 +341,13 @@ def test_what_passed_elsewhere_or_otherwise_is_asked_again(bot, connect, change)
 def test_what_is_kept_of_a_question_is_small_and_tells_nothing(bot):
     store = StateStore()
     many = [{"ask": f"{number}?", "contains": "could not find"} for number in range(500)]
+    began = time.monotonic()
     assert run(checking(questions=many), task_state_store=store)["passed"] == 500
     assert len(json.dumps(store)) < 12_000
     assert KEY not in str(store)
     assert "could not" not in str(store)
-    # It is written now and then (each half second), not with every answer.
-    assert store.writes < 400
+    # It is written each half second, not with every answer.
+    assert store.writes < 10 + 2 * (time.monotonic() - began)
 
 
 def test_a_task_that_ends_in_the_middle_has_kept_what_passed(bot, monkeypatch):
