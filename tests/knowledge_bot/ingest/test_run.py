@@ -41,14 +41,17 @@ def test_where_nobody_keeps_the_book_a_run_says_what_to_give(run, service):
     assert not service.arrived
 
 
-@pytest.mark.parametrize("extensions", [(), {"sources"}])
+@pytest.mark.parametrize(
+    ("announcement", "told"), [("", False), ("sources=1", True), ("sources=1;manage", False)]
+)
 def test_a_key_that_may_only_write_is_told_what_its_ledger_does_not_know(
-    tmp_path, caplog, extensions
+    tmp_path, caplog, announcement, told
 ):
-    service = MemoryService(collections=["col_1"], extensions=extensions)
+    service = MemoryService(collections=["col_1"], extensions={"sources"})
+    service.announcement = announcement
     with Client(KEY, "https://service.test", transport=service.transport) as client:
         ingest(client, texts(1), collections="col_1", ledger=tmp_path / "run.db")
-    assert ("may only write" in caplog.text) == bool(extensions)
+    assert ("may only write" in caplog.text) == told
 
 
 def test_a_changed_item_is_created_anew_and_the_old_source_named(run, service, ledger):
