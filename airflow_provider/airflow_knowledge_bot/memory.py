@@ -115,9 +115,13 @@ class TaskMemory:
         A `state` is open until it is settled: it never expires, as other things do. `first` is what
         has to be kept before the task goes on: else a store that is away is an error.
         """
-        kept: Any = {"counters": self._counters, **storable(what)}
         retention = _NEVER_EXPIRE if "state" in what else None
-        self._change(lambda store: store.set(self._key, kept, retention=retention), first=first)
+
+        def keep(store: Any) -> None:
+            kept = {"counters": self._counters, **storable(what)}
+            store.set(self._key, kept, retention=retention)
+
+        self._change(keep, first=first)
 
     def forget(self) -> None:
         """Keep nothing."""

@@ -94,6 +94,7 @@ class RequestOperator(ServiceTask):
                 else:
                     self.log.info("An earlier try sent the request; its answer is returned.")
                     answer = intent.answer
+        answer = storable(answer)
         extra: dict[str, Any] = {name: answer[field] for name, field in self.told.items()}
         if "collections" in answer:
             extra["collections"] = [collection["id"] for collection in answer["collections"]]
@@ -104,8 +105,8 @@ class RequestOperator(ServiceTask):
         # of a message stays empty.
         uris = [collection_uri(base_url, one) for one in extra.get("collections", ())]
         # Also of an answer that an earlier try got.
-        describe_outlets(context, self.outlets, uris, storable(extra))
-        return storable(answer)
+        describe_outlets(context, self.outlets, uris, extra)
+        return answer
 
     def _sent(self, client: "Client", intent: "Intent", request: dict[str, Any]) -> dict[str, Any]:
         """Send the request, unless an earlier try may have done so and must not be repeated."""
