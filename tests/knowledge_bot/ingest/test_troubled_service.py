@@ -110,7 +110,8 @@ def test_a_steady_third_of_refusals_does_not_slow_a_run_to_a_crawl(send, service
     service.judge = refuse_a_third
     report = send(texts(5000), ledger=ledger, concurrency=16, stop=enough)
     assert report.unknown == 0
-    assert report.created / report.duration > 30
+    # Where each refusal lets all of them wait, it is about 10 a second.
+    assert report.created / report.duration > 15
 
 
 def test_many_refusals_that_are_alike_stop_a_run(send, service, ledger):
