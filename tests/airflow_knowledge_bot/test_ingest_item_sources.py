@@ -341,6 +341,7 @@ def test_an_origin_that_renders_to_nothing_is_named(good):
         ("origin=[], concurrency=0", "concurrency: expected a whole number, 1 or more, not 0"),
         ("origin=[], concurrency='8'", "concurrency"),
         ("origin=[], gone_limit=2", "gone_limit: expected a number, 0 to 1"),
+        ("origin=[], prune=print", "prune: expected True, False or 'excluded'"),
         ("origin=[], max_items=-1", "max_items: expected a whole number"),
         ("origin=[], max_items=1.5", "max_items"),
         ("origin=[], rate=0", "rate: expected a number"),

@@ -273,6 +273,10 @@ class KnowledgeBotIngestOperator(OriginTask):
 
     def _set_xcomargs_dependencies(self) -> None:
         super()._set_xcomargs_dependencies()
+        if callable(self.prune):
+            raise ValueError(  # noqa: TRY004 - as for other arguments
+                f"prune: expected True, False or 'excluded', not {self.prune!r}"
+            )
         for name, most in (("wait_ready", math.inf), ("gone_limit", 1)):
             if not isinstance(number := getattr(self, name), str | timedelta):  # a str is rendered
                 check_number(name, number, 0, most)

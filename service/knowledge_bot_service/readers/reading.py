@@ -240,8 +240,8 @@ class DocumentReader:
 # Passages in one answer. A client's write waits for the insertion of one answer's at most.
 _PART: Final = 25
 
-# On a busy machine a process that computes gets a small share of the CPU.
-_PATIENCE: Final = 20.0
+# On a busy machine a process that computes, at this niceness, gets a small share of the CPU.
+_PATIENCE: Final = 60.0
 
 # The exit code of a child that had too little memory.
 _OUT_OF_MEMORY: Final = 3

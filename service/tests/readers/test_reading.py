@@ -82,7 +82,7 @@ def test_a_long_text_comes_in_parts_with_its_title(reader, tmp_path):
 @pytest.mark.timeout(60)  # the parser hangs for ten minutes
 @pytest.mark.usefixtures("hanging_parser")
 def test_a_parser_that_hangs_is_given_up(reader, tmp_path):
-    with pytest.raises(ReaderDiedError, match=r"^its reader stood still for 1 s$"):
+    with pytest.raises(ReaderDiedError, match=r"^its reader stood still for 3 s$"):
         passages(reader, file(tmp_path, "<html>"), ReadingLimits(seconds=0.05))
     assert passages(reader, ReadingRequest("Name", "The lamp is green.")) == ["The lamp is green."]
 
@@ -167,8 +167,10 @@ def test_a_child_ends_when_its_parent_is_killed(tmp_path):
     page = file(tmp_path, "<html>")
     parent = subprocess.Popen([sys.executable, "-c", _READ_A_PAGE, page.path])
     try:
-        assert until(lambda: bool(children(parent.pid)))
-        (child,) = children(parent.pid)
+        # Linux may leave out a child of a process that runs: one look that finds it is enough.
+        found = set()
+        assert until(lambda: found.update(children(parent.pid)) or bool(found))
+        (child,) = found
     finally:
         parent.kill()
         parent.wait()
