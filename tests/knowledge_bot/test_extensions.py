@@ -351,7 +351,7 @@ FAILED = 500, "c"
 )
 def test_what_becomes_of_a_request_with_a_key(call, keyed, faults, ended, sent):
     for status, code in faults:
-        body = json.dumps({"code": code, "message": "m"}).encode()
+        body = json.dumps({"code": code, "message": "m", "id": "src_7"}).encode()
         keyed.answer_next(status, body, {"Idempotency-Key": "mine-1", "Retry-After": "0"})
     use = WITH_A_KEY["text"]
     if ended is None:
@@ -360,6 +360,8 @@ def test_what_becomes_of_a_request_with_a_key(call, keyed, faults, ended, sent):
         with pytest.raises(APIError) as caught:
             call(use, keyed)
         assert (caught.value.status_code, caught.value.delivery) == ended
+        # Only there is it what the first request with the key made.
+        assert caught.value.created_id == ("src_7" if faults[-1] == REUSED else None)
     assert keys_of(keyed) == ["mine-1"] * sent
 
 

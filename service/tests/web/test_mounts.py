@@ -3,9 +3,13 @@
 import asyncio
 from contextlib import asynccontextmanager
 
+import httpx
 import pytest
 
-from knowledge_bot_service.web.gate import Mounts
+from knowledge_bot_service.config.folder import DataFolder
+from knowledge_bot_service.config.keys import KeyList
+from knowledge_bot_service.config.settings import ServiceConfiguration
+from knowledge_bot_service.web.gate import Mounts, RequestGate
 
 
 def counting(told):
@@ -54,3 +58,30 @@ async def test_a_start_that_fails_is_an_error_of_the_request(tmp_path):
         for _ in range(2):
             with pytest.raises(OSError, match="no more"):
                 await mounts.at("/v1/models")
+
+
+async def test_what_is_mounted_answers_and_gets_no_bearer_token_that_is_no_key(tmp_path):
+    seen = []
+
+    async def mounted(scope, receive, send):
+        seen.append(dict(scope["headers"]).get(b"authorization"))
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"mounted"})
+
+    @asynccontextmanager
+    async def mount(*_):
+        yield mounted
+
+    settings = ServiceConfiguration()
+    with DataFolder(tmp_path) as folder:
+        keys = KeyList(folder, settings)
+        async with Mounts({"v1": lambda: mount}, "http://here", tmp_path) as mounts:
+            gate = RequestGate(
+                mounted, keys=keys, limits=settings.limits, mounts=mounts, on_answer=lambda *_: None
+            )
+            transport = httpx.ASGITransport(gate)
+            async with httpx.AsyncClient(transport=transport, base_url="http://here") as web:
+                for token in (keys.generated, "another"):
+                    headers = {"Authorization": f"Bearer {token}"}
+                    assert (await web.get("/v1/models", headers=headers)).text == "mounted"
+    assert seen == [f"Bearer {keys.generated}".encode(), None]

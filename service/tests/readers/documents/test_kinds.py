@@ -123,6 +123,7 @@ TEXT = (
     "<text:list-item><text:p>two</text:p></text:list-item></text:list><text:tracked-changes>"
     "<text:p>Gone.</text:p></text:tracked-changes>"
 )
+ONE = '<text:list text:style-name="L"{}><text:list-item><text:p>one</text:p></text:list-item></text:list>'
 CELL = "<table:table-cell{}><text:p>{}</text:p></table:table-cell>"
 SHEET = (
     '<table:table table:name="Fees"><table:table-row>'
@@ -241,6 +242,15 @@ RTF = (
             "a.odt",
             odf(TEXT, styles=LIST),
             "## Rules\n\nSee the form (https://x.org/f) (Page 3.)\n\nSeen.\n\nb) one\nc) two",
+        ),
+        # Each way to go on with the numbers of the list before.
+        *(
+            (
+                "a.odt",
+                odf(ONE.format("") + ONE.format(way), styles=LIST),
+                "b) one\nc) one",
+            )
+            for way in (' text:continue-numbering="true"', ' text:continue-list="l1"')
         ),
         ("a.ods", odf(SHEET, kind="spreadsheet"), "## Fees\n\nTown: Bern; Fee: 12,50 €"),
         ("a.odp", odf(SLIDE, kind="presentation"), "## Loans\n\nBring a card."),
