@@ -76,6 +76,8 @@ class LedgerKeeper(Keeper):
         )
         self._writer = _Writer(self._store)
         self._examiner = Examiner(options.collections, is_own=self._store.is_ledger_file)
+        # Whether what does not come is gone: of a part, another one may have it.
+        self._whole = options.complete and run.place.whole
         # What the service has of the origin and did not come yet, and how much it had at first.
         self._left: dict[str, KnownItem] = {}
         self._there = 0
@@ -260,7 +262,8 @@ class LedgerKeeper(Keeper):
     async def more(self, incomplete: str) -> Planned | None:
         """Return what was moved, and what other runs were faster with."""
         if self._moved:
-            return await self._in_thread(self._plan_moved, complete=not incomplete)
+            complete = self._whole and not incomplete
+            return await self._in_thread(self._plan_moved, complete=complete)
         if self._lost:
             lost, self._lost = self._lost, []
             return await self._in_thread(self._planned, lost, again=True)
@@ -427,7 +430,7 @@ class LedgerKeeper(Keeper):
             self._writer.batch = batch
             await asyncio.to_thread(store.write, batch)
             self._writer.batch = Batch()
-        if not incomplete and options.complete and self._place.whole and store.is_there:
+        if not incomplete and self._whole and store.is_there:
             await self._mark_gone()
             if self.note != self._first_note and not store.reading:
                 await asyncio.to_thread(store.set_note, self.note)

@@ -97,6 +97,16 @@ def test_what_went_last_night_and_comes_back_elsewhere_is_moved(night, folder, l
     assert list(ledger.gone()) == []
 
 
+@pytest.mark.parametrize("how", [{}, {"origin": "handbook", "complete": False}])
+def test_what_one_part_has_is_not_moved_by_another_with_the_same_content(
+    send, ledger, service, how
+):
+    for name in ("a", "b"):  # as mapped tasks do
+        report = send([Text(name=name, content="Closed today.")], ledger=ledger, **how)
+        assert (report.moved, report.created) == (0, 1)
+    assert sorted(service.created) == ["a", "b"]
+
+
 def test_nothing_is_moved_if_not_all_was_seen(send, ledger, service):
     texts = [Text(name=name, content=f"About {name}.") for name in "abcdef"]
     send(texts, ledger=ledger, origin="handbook")
