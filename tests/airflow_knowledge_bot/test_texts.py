@@ -181,6 +181,9 @@ def test_a_check_that_airflow_ends_hands_on_what_has_passed(bot):
     )
     result = ended_by_airflow(check)
     assert (result["ok"], result["passed"], result["messages"]) == (False, 1, 2)
+    with bot.holding_answers():  # before the first answer
+        result = ended_by_airflow(check)
+    assert (result["passed"], result["unanswered"], result["messages"]) == (0, 2, 2)
 
 
 # What other operators' `default_args` reach -------------------------------------------------------

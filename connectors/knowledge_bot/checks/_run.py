@@ -303,6 +303,7 @@ class Schedule:
             asked = self._asked + 1 + len(self._results[number].question.after)
             if asked <= (self.options.messages or math.inf):
                 self._asked, self._asked_at[number] = asked, time.monotonic()
+                self._report_progress(0.0)  # the answer may take long, or never come
                 return number
             self._left_out += 1
         if self._left_out:
