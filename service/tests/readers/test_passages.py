@@ -50,6 +50,13 @@ def test_nothing_is_lost_or_doubled(text):
     assert "".join("".join(cut).split()) == "".join(text.split())
 
 
+def test_the_rest_of_a_long_item_is_no_item_of_its_own():
+    first, *rest = passages("- " + "word " * 600)
+    assert first.startswith("- word")
+    assert len(rest) > 1
+    assert all(one.startswith("- …\n\n  word") for one in rest)
+
+
 def test_code_stays_whole_with_what_introduces_it():
     code = "\n".join(["```", *(f"run step --number {number}" for number in range(40)), "```"])
     text = f"{'Before it. ' * 60}\n\nRun all of them:\n\n{code}\n\n{'After it. ' * 60}"

@@ -367,6 +367,26 @@ def test_parts_come_in_any_order_and_again_and_only_the_end_removes(service, fee
     assert len(service.sources) == 6
 
 
+@pytest.mark.parametrize(
+    ("code", "ended"), [("idempotency_key_reused", "unknown"), ("invalid_request", "refused")]
+)
+def test_a_key_that_was_used_says_nothing_of_the_item_that_it_was_kept_for(tmp_path, code, ended):
+    service = MemoryService(collections=[COLLECTION], extensions={"idempotency"})
+    ledger = Ledger(tmp_path / "kbot.db")
+
+    def night():
+        with Client(KEY, URL, transport=service.transport) as client, no_waiting():
+            return ingest(client, texts(1), collections=COLLECTION, ledger=ledger, origin="o")
+
+    service.lose_next_answer(times=None)
+    assert night().unknown == 1
+    service.recover()
+    # The first request with the key may have been ours.
+    service.answer_next(422, json.dumps({"code": code, "message": "m"}).encode())
+    report = night()
+    assert [name for name in ("unknown", "refused") if getattr(report, name)] == [ended]
+
+
 # One call for every service -----------------------------------------------------------------------
 
 

@@ -318,6 +318,12 @@ def test_a_page_without_text_is_not_sent_and_is_a_fault_where_it_leads_nowhere(
     assert (left_out.invalid, left_out.partial) == (not found, not found)
 
 
+@pytest.mark.parametrize("script", ["", "<script src=/app.js></script>"])
+def test_a_page_that_speaks_of_javascript_is_hollow_only_if_it_has_some(small, plain, script):
+    small.responses["/"] = Response(f"<p>You need JavaScript.</p>{script}".encode())
+    assert sent(small, Site(f"{small.root}/", sitemaps=False).items()) == ({"/"} - {script and "/"})
+
+
 def test_a_page_that_is_nested_too_deep_is_named_and_the_rest_is_done(small, plain):
     small.page("/", "/deep", "/folded", "/other")
     small.page("/other")
