@@ -28,6 +28,7 @@ def test_k_limits_the_documents_and_not_the_bots_that_are_asked(invoke, fields, 
     assert len(invoke(several(fields, k=2), QUESTION)) == 2
     assert sorted(value["bot_id"] for value in received(service)) == sorted(BOTS)
     assert len(invoke(several(fields, k=2), QUESTION, k=1)) == 1
+    assert len(invoke(several(fields, k=1), QUESTION)) == 1
     assert len(invoke(several(fields), QUESTION, k=9)) == 3
 
 

@@ -194,6 +194,8 @@ def test_a_retriever_s_limit_can_be_set(client, service):
     assert (retriever.similarity_top_k, len(retriever.retrieve(QUESTION))) == (5, 2)
     retriever.similarity_top_k = 1
     assert len(retriever.retrieve(QUESTION)) == 1
+    one = KnowledgeBotRetriever(bot_ids=["bot_1", "bot_2"], similarity_top_k=1, client=client)
+    assert len(one.retrieve(QUESTION)) == 1
 
 
 @pytest.mark.parametrize("read", [False, True])
