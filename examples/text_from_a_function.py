@@ -9,7 +9,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from airflow.sdk import Context, dag, task
-from airflow.sdk.exceptions import AirflowFailException
+
+try:
+    from airflow.sdk.exceptions import AirflowFailException
+except ImportError:  # Airflow 3.1
+    from airflow.exceptions import AirflowFailException
 
 from airflow_knowledge_bot.hooks import KnowledgeBotHook
 from knowledge_bot.errors import Delivery, KnowledgeBotError

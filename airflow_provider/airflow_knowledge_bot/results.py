@@ -420,7 +420,7 @@ _NEXT = {
     "incomplete": "A part of the place could not be read, so that nothing is taken for gone.",
     Stop.PAYMENT: "Clear the task once the service's quota allows more.",
     Stop.REFUSED: (
-        "So many refusals alike have one cause, which a retry does not remove: correct it, then "
+        "A refusal of everything has one cause, which a retry does not remove: correct it, then "
         "clear the task."
     ),
 }
@@ -432,9 +432,13 @@ def _lines(
     collections: Sequence[str],
 ) -> list[str]:
     lines = [f"Not everything got into {', '.join(collections)}: {str(report).rstrip('.')}."]
-    lines += [text for kind, text in _NEXT.items() if kind in counts or kind is report.stopped]
-    errors = [one.error for one in report.failures if one.kind == "refused"]
-    if "refused" in counts and any(one in error for error in errors for one in collections):
+    ends = {*counts, report.stopped}
+    if report.stopped is not None:
+        ends.discard("incomplete")  # not all was seen, because the run ended
+    lines += [text for kind, text in _NEXT.items() if kind in ends]
+    errors = [one.error for one in report.failures if one.kind == "refused" and "refused" in counts]
+    errors += [report.stop_reason] if report.stopped is Stop.REFUSED else []
+    if any(one in error for error in errors for one in collections):
         lines.append("The refusal is about the task's parameter 'collections'.")
     shown = [failure for failure in report.failures if failure.kind in counts][:_QUOTED]
     return lines + [f"{one.kind}: {brief(one.name)}: {brief(one.error)}" for one in shown]

@@ -100,9 +100,12 @@ def test_the_form_offers_what_the_hook_reads_with_the_same_defaults():
 
 
 # What a DAG file costs each time it is parsed is over Airflow's own: some releases load the bases
-# of operators, sensors and hooks with `DAG`, and others where they are first used.
+# of operators, sensors and hooks, what these refer to, and what providers say of themselves with
+# `DAG`, and others where they are first used.
 PARSE = """
 import json, sys
+import airflow.sdk.definitions.xcom_arg, airflow.sdk.execution_time.lazy_sequence
+import airflow_knowledge_bot.get_provider_info
 from airflow.sdk import DAG, BaseHook, BaseOperator, BaseOperatorLink, BaseSensorOperator
 before = set(sys.modules)
 import airflow_knowledge_bot.operators, airflow_knowledge_bot.sensors

@@ -88,6 +88,18 @@ def test_many_refusals_alike_are_reported_with_their_reason_and_what_to_do():
     assert "task's parameter 'collections'" in text
 
 
+def test_a_refusal_of_the_whole_run_names_the_parameter_and_nothing_that_was_not_read():
+    report = Report(
+        stopped=Stop.REFUSED,
+        stop_reason="the service refuses the items: there is no collection col_1",
+        incomplete="the run ended early",
+    )
+    text = str(failure(report))
+    assert "a retry does not remove" in text
+    assert "task's parameter 'collections'" in text
+    assert "could not be read" not in text
+
+
 @pytest.mark.parametrize(
     "report",
     [

@@ -63,7 +63,7 @@ class Stop(StrEnum):
     PAYMENT = "payment"
     """The service asks for payment, such as when a quota is used up (402)."""
     REFUSED = "refused"
-    """The service refused many items in a row, all for the same reason."""
+    """The service refused many items in a row, all for the same reason; or all of them at once."""
     UNAVAILABLE = "unavailable"
     """The service failed, put items off or could not be reached many times in a row, or something
     else answers at its address."""
