@@ -55,7 +55,7 @@ _NO_FOLDER = (*_NOTHING, errno.ELOOP, errno.ENAMETOOLONG)
 _LONGEST_NOTE = 4096
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Folder(Origin):
     """The files below a folder.
 

@@ -32,7 +32,7 @@ _LONGEST_LINE = 64 * 1024 * 1024
 _Numbered: TypeAlias = Iterator[tuple[int, bytes]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class OfLines(Origin):
     """Items in lines.
 
@@ -90,7 +90,7 @@ class OfLines(Origin):
         return _numbered(lines)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class JsonLines(OfLines):
     """The items of a file with one JSON object per line.
 

@@ -42,7 +42,7 @@ _LARGEST = 5_000_000
 _FAILURES = 10
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ComparedPages(Origin):
     """Pages that are read, if that is wanted, to see whether they changed.
 
@@ -106,7 +106,7 @@ class ComparedPages(Origin):
             yield compared
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class _ListedPages(ComparedPages):
     """A document that lists pages."""
 
@@ -179,7 +179,7 @@ class _ListedPages(ComparedPages):
         raise NotImplementedError
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Sitemap(_ListedPages):
     """The pages of a sitemap, and of the sitemaps that it names.
 
@@ -211,7 +211,7 @@ class Sitemap(_ListedPages):
             yield from sitemap_pages(self.address, open_document)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Feed(_ListedPages):
     """The pages that a feed links to (RSS, Atom, RDF or JSON Feed), in its order.
 
@@ -246,7 +246,7 @@ class Feed(_ListedPages):
         return feed_pages(self.address, allow_private=self.allow_private)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Urls(OfLines, ComparedPages):
     """The pages of a list with one address per line; a page is named by its address.
 

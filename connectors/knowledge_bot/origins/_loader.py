@@ -41,7 +41,7 @@ _ROWS = ("row", "seq_num")
 _NAME_LENGTH = 80
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Loader(Origin):
     """The documents of a LangChain loader, a LlamaIndex reader, or something similar.
 

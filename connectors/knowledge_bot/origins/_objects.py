@@ -74,7 +74,7 @@ Connect = Callable[[], tuple[Any, str]]
 """Returns a file system of fsspec, and the path in it where the search begins."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Objects(Origin):
     """The objects of a store that an address with wildcards names, or all below a folder.
 

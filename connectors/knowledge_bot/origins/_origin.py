@@ -1,7 +1,7 @@
 """What an origin is, and how the arguments of one are checked."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 from urllib.parse import urlsplit
@@ -54,7 +54,7 @@ class NoMemory:
         return ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Origin:
     """A place that items come from.
 
@@ -82,6 +82,12 @@ class Origin:
         self._check()
         if not self.name:
             self._set(name=self._default_name())
+
+    def __repr__(self) -> str:
+        """Return what it is, alike in every process: Airflow compares a DAG with its last one."""
+        names = (each.name for each in fields(self) if each.repr)
+        shown = (f"{name}={_shown(getattr(self, name))}" for name in names)
+        return f"{type(self).__name__}({', '.join(shown)})"
 
     @property
     def whole(self) -> bool:
@@ -143,6 +149,15 @@ class Origin:
             object.__setattr__(self, each, value)
 
 
+def _shown(value: object) -> str:
+    """Return a value as text, without its place in memory or the order of a set."""
+    if isinstance(value, set | frozenset):
+        return f"{{{', '.join(sorted(map(repr, value)))}}}"
+    if callable(value) or isinstance(value, Iterator):
+        return str(getattr(value, "__qualname__", type(value).__qualname__))
+    return repr(value)
+
+
 # Arguments ------------------------------------------------------------------------------------
 
 
@@ -187,7 +202,8 @@ def patterns_of(name: str, given: Any, *kinds: type) -> Any:
         return (given,) if isinstance(given, str) else given
     if not isinstance(several, Iterable):
         raise ConfigurationError.expected(name, "a pattern or a list of patterns", given)
-    found = tuple(several)
+    # A set has another order in each process.
+    found = tuple(sorted(several, key=str) if isinstance(several, Set) else several)
     if not all(isinstance(pattern, (str, *kinds)) for pattern in found):
         raise ConfigurationError.of(name, "expected patterns as strings")
     return found

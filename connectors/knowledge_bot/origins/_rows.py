@@ -27,7 +27,7 @@ Column: TypeAlias = str | Callable[[Any], object]
 """A column's name, or a function that returns a value for a row."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class _Table(Origin):
     """Columns that rows are made texts by; `Sql` explains them."""
 
@@ -66,7 +66,7 @@ class _Table(Origin):
                 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Rows(_Table):
     """The rows of a table, of a query's result, or of something similar, one text in each.
 
@@ -105,7 +105,7 @@ class Rows(_Table):
         return to_the_end(self._texts(self.rows), self.name, _with_remedy)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Sql(_Table):
     """The rows of a query, one text in each. It is asked again each time.
 

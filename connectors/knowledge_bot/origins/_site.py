@@ -62,7 +62,7 @@ _NO_PAGE = re.compile(
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Site(ComparedPages):
     """The pages of a site, found by its links and its sitemaps.
 

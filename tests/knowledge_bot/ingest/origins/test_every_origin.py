@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 
@@ -53,6 +54,21 @@ def test_an_origin_is_the_same_once_it_is_rendered_and_named_anew_where_its_plac
     make, _ = EVERY[kind]
     assert make().rendered(lambda value: value) == make() or kind == "Loader"
     assert make(name="{{ x }}").rendered(lambda _: "ours" if _ == "{{ x }}" else _).name == "ours"
+
+
+def test_an_origin_reads_alike_in_every_process_so_that_airflow_sees_no_other_dag():
+    functions = {"key": lambda row: row, "text": Reader().load_data, "title": partial(str, "x")}
+    rows = Rows([], name="t", **functions)
+    assert repr(rows).count("<lambda>") == 1
+    assert repr(rows).endswith("text=Reader.load_data, title=partial, version=None)")
+    sql = Sql("SELECT 1", conn_id="c", name="t", **functions)
+    loader = Loader(Reader(), title=str, key=functions["key"])
+    urls = Urls(iter(["https://h.example/"]), name="u")
+    assert [one for one in map(repr, (rows, sql, loader, urls)) if " at 0x" in one] == []
+    places = {f"https://h.example/{number}" for number in range(9)}
+    assert f"source={{{', '.join(map(repr, sorted(places)))}}}" in repr(Urls(places, name="u"))
+    assert Folder("/srv", include={"c", "a", "b"}).include == ("a", "b", "c")
+    assert Site("https://h.example", exclude={"/c", "/a", "/b"}).exclude == ("/a", "/b", "/c")
 
 
 @pytest.mark.parametrize(
