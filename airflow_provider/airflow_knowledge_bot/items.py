@@ -6,13 +6,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseHook
-from pydantic import ValidationError
 
 from airflow_knowledge_bot._compat import AirflowFailException, AirflowNotFoundException
 from airflow_knowledge_bot.objects import store_of
-from airflow_knowledge_bot.tasks import NAMING, as_several, check_several
-from knowledge_bot.adapters import storable
-from knowledge_bot.ingest import File, Item, Skipped, Text, WebPage
+from airflow_knowledge_bot.tasks import as_several, check_several
+from knowledge_bot.adapters import detail_of, item_of, storable
+from knowledge_bot.ingest import Item, Skipped
 from knowledge_bot.origins import JsonLines, Objects, Sql
 
 if TYPE_CHECKING:
@@ -21,8 +20,8 @@ if TYPE_CHECKING:
 
     from knowledge_bot.origins import Memory
 
-# The field of a dict that decides which kind of item it is.
-_KINDS: dict[str, type[Item]] = {"url": WebPage, "content": Text, "path": File}
+# The fields that name an item, the best first.
+_NAMING = ("name", "url", "path", "key")
 
 # The fields of an item that are no templates: a text about Helm or Jinja has braces of its own, and
 # rendering a string costs more than sending it.
@@ -84,23 +83,12 @@ def is_origin(given: object) -> bool:
 def _item(given: object) -> object:
     if not isinstance(given, dict):
         return given
-    for name, kind in _KINDS.items():
-        if name in given:
-            try:
-                defaults = {"name": given["url"]} if kind is WebPage else {}
-                return kind.model_validate(defaults | given)
-            except ValidationError as error:
-                # Without the value, which may be a whole text or a secret.
-                wrong = "; ".join(f"{one['loc'][0]}: {one['msg']}" for one in error.errors())
-                return _invalid(given, wrong)
-    return _invalid(given, "it has none of the fields url, content and path")
-
-
-def _invalid(given: dict[str, Any], reason: str) -> Skipped:
-    names = (given.get(each) for each in NAMING)
-    name = str(next(filter(None, names), "an item"))
-    # Partial: an earlier run may have sent it, and then it must not count as gone.
-    return Skipped(storable(name), reason, invalid=True, partial=True)
+    try:
+        return item_of(given)
+    except ValueError as error:
+        name = next(filter(None, map(given.get, _NAMING)), "an item")
+        # Partial: an earlier run may have sent it, and then it must not count as gone.
+        return Skipped(storable(str(name)), detail_of(error), invalid=True, partial=True)
 
 
 # Templates ----------------------------------------------------------------------------------------

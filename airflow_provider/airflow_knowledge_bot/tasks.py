@@ -19,9 +19,6 @@ from airflow.sdk.log import mask_secret
 
 from airflow_knowledge_bot.hooks import KnowledgeBotHook
 
-NAMING = ("name", "url", "path", "key")
-"""The fields that name an item, the best first."""
-
 _log = logging.getLogger(__name__)
 
 # The length of a line in a log or XCom that quotes somebody.

@@ -33,7 +33,9 @@ if TYPE_CHECKING:
         check_names,
         shared_options,
     )
+    from knowledge_bot.origins._lines import item_of
     from knowledge_bot.origins._loader import Texts, is_random, text_or_skipped
+    from knowledge_bot.origins._origin import detail_of
 
 _HOMES = {
     "._configuration": ("API_KEY_VARIABLE", "BASE_URL_VARIABLE", "is_loopback"),
@@ -50,7 +52,9 @@ _HOMES = {
     ".adapters.removing": ("remove",),
     ".adapters.settings": ("speaking",),
     ".ingest._options": ("OnUnknown", "SharedOptions", "check_names", "shared_options"),
+    ".origins._lines": ("item_of",),
     ".origins._loader": ("Texts", "is_random", "text_or_skipped"),
+    ".origins._origin": ("detail_of",),
 }
 
 __all__ = [
@@ -66,10 +70,12 @@ __all__ = [
     "check_names",
     "check_number",
     "collection_ids",
+    "detail_of",
     "end_of_life",
     "identifier",
     "is_loopback",
     "is_random",
+    "item_of",
     "lazy_names",
     "new_key",
     "parse_questions",

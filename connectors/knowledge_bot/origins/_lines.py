@@ -121,7 +121,7 @@ def _json_items(
         try:
             fields = _fields_of(line)
             what = "it is not an item"
-            yield _item(fields, folder)
+            yield item_of(fields, folder)
         except (ValueError, TypeError) as error:
             reason = f"{what}: {detail_of(error)}"
             yield Skipped(f"{name}, line {number}", reason, invalid=True, partial=True)
@@ -139,7 +139,13 @@ def _fields_of(line: bytes) -> Any:
         raise ValueError(f"it is not JSON: {detail}") from None
 
 
-def _item(fields: Any, folder: Path) -> "WebPage | Text | File":
+def item_of(fields: Any, folder: Path | None = None) -> "WebPage | Text | File":
+    """Return the item that a dict describes; a path is taken from `folder`, if there is one.
+
+    Raises:
+        ValueError: it describes none.
+        TypeError: it is no dict.
+    """
     from knowledge_bot.ingest._items import File, Text, WebPage
 
     if not isinstance(fields, dict):
@@ -148,10 +154,13 @@ def _item(fields: Any, folder: Path) -> "WebPage | Text | File":
         return WebPage.model_validate({"name": fields["url"]} | fields)
     if "content" in fields:
         return Text.model_validate(fields)
-    if isinstance(fields.get("path"), str):
-        return File.model_validate(fields | {"path": str(folder / fields["path"])})
+    if "path" in fields:
+        path = fields["path"]
+        file = folder / path if folder is not None and isinstance(path, str) else path
+        return File.model_validate(fields | {"path": file})
     raise ValueError(
-        f"it has neither a url, nor content, nor a path, but {', '.join(fields)[:200] or 'nothing'}"
+        "it has neither a url, nor content, nor a path, but "
+        f"{', '.join(map(str, fields))[:200] or 'nothing'}"
     )
 
 
