@@ -10,7 +10,7 @@ from typing import Any, Required, TypedDict
 
 from airflow.sdk import DAG, ObjectStoragePath, TaskGroup
 
-from airflow_knowledge_bot.memory import OnUnknown
+from knowledge_bot.adapters import OnUnknown
 from knowledge_bot.checks import Question
 from knowledge_bot.ingest import Item
 from knowledge_bot.origins import Origin

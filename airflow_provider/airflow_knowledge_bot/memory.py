@@ -14,7 +14,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from airflow_knowledge_bot._compat import AirflowException, AirflowFailException
 from knowledge_bot.adapters import end_of_life, new_key, storable
@@ -24,10 +24,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from knowledge_bot import Client
-    from knowledge_bot.adapters import Extensions
-
-OnUnknown = Literal["hold", "resend"]
-"""What to do where the service may have acted on a request whose answer never arrived."""
+    from knowledge_bot.adapters import Extensions, OnUnknown
 
 # Where the store's keys begin, and where a try's context counts the requests that it made.
 _KEY = "knowledge_bot"
@@ -182,7 +179,7 @@ class Intent:
     """
 
     def __init__(
-        self, context: "Context", request: Mapping[str, object], on_unknown: OnUnknown, what: str
+        self, context: "Context", request: Mapping[str, object], on_unknown: "OnUnknown", what: str
     ) -> None:
         self._context, self._on_unknown, self._what = context, on_unknown, what
         self._memory = memory = TaskMemory(context, _of(request, context))

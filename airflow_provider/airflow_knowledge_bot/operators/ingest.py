@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_knowledge_bot.arguments import OriginArguments, ServiceArguments
+    from knowledge_bot.adapters import OnUnknown
     from knowledge_bot.ingest import Item
     from knowledge_bot.origins import Origin
 
@@ -229,7 +230,7 @@ class KnowledgeBotIngestOperator(OriginTask):
         *,
         ledger_conn_id: str | None = None,
         collections: str | Sequence[str] | None = None,
-        on_unknown: Literal["hold", "resend"] = "hold",
+        on_unknown: "OnUnknown" = "hold",
         concurrency: int = 8,
         max_items: int | None = None,
         rate: float | None = None,
@@ -328,9 +329,12 @@ class KnowledgeBotIngestOperator(OriginTask):
                 )
                 # Not in __init__: operators are copied, and an event cannot be.
                 self._stop = Event()
+                prune = self.prune
+                if prune != "excluded":
+                    prune = as_bool("prune", prune, "true, false or 'excluded'")
                 options: Any = {
                     **shared_options(self),
-                    "prune": self._prune(),
+                    "prune": prune,
                     "wait_ready": as_number("wait_ready", self.wait_ready),
                 }
                 ingestion = Ingestion(
@@ -396,13 +400,6 @@ class KnowledgeBotIngestOperator(OriginTask):
         """
         if self._stop is not None:
             self._stop.set()
-
-    def _prune(self) -> Any:
-        """Return what the run removes, in the words of an `Ingestion`."""
-        prune = self.prune
-        if prune == "excluded":
-            return prune
-        return as_bool("prune", prune, "true, false or 'excluded'")
 
 
 @contextmanager

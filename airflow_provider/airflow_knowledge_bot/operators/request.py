@@ -24,8 +24,9 @@ if TYPE_CHECKING:
         ServiceArguments,
         SourceArguments,
     )
-    from airflow_knowledge_bot.memory import Intent, OnUnknown
+    from airflow_knowledge_bot.memory import Intent
     from knowledge_bot import Client
+    from knowledge_bot.adapters import OnUnknown
 
 # How many characters of a message or a name identify it.
 _LABEL = 60
