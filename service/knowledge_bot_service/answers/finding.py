@@ -56,6 +56,10 @@ _MEANT: Final = 2
 # by as much as it is longer.
 _SHORT: Final = 3
 
+# "How do bees find their way?" has a "their" that points at nothing said before it. Where such a
+# question finds nothing by itself, what its context finds has to have so much of its own words.
+_OWN: Final = 0.25
+
 # A question may be a whole page, whose words each cost time. What is asked stands at its beginning
 # or at its end: of a longer one, so many characters of both are read.
 _END: Final = 1000
@@ -173,6 +177,8 @@ class Finder:
             return found
         # Of a passage that both are about, it is the last question that a statement has to answer.
         own = Weights(self._search.count(terms.terms).idf(), terms.terms)
+        if not found.is_near and len(terms.terms) >= _SHORT and _has_of(own, in_context) < _OWN:
+            return found
         passages = [pointed(own, one) for one in in_context.passages]
         is_found = in_context.is_found and (found.is_found or _goes_on(asked))
         is_found = is_found or (found.is_found and found.best == in_context.best)
@@ -208,6 +214,12 @@ class Finder:
         # In their order: of words that are as rare, those of the better sentence come first.
         words = dict.fromkeys((term,) for term in index_terms(before[-1].answer))
         yield WeightedWords(self._search.rarest(words, _REPLY_WORDS), weight * _REPLY_WEIGHT)
+
+
+def _has_of(words: "Weights", found: RankedPassages) -> float:
+    """The share of some words' weight that the first passage has."""
+    terms = (f"{one.hit.title} {one.hit.body}".split() for one in found.passages[:1])
+    return max((words.coverage(words.places(one)) for one in terms), default=0.0)
 
 
 def _goes_on(asked: AskedQuestion) -> bool:
@@ -356,10 +368,13 @@ def ranked(query: Query, hits: Sequence[Hit]) -> list[Ranked]:
 
 
 def pointed(words: Weights, passage: Ranked) -> Ranked:
-    """The passage with the best of the statements that have most of some words."""
+    """The passage with its statements for some words: one that has them all fits twice as well.
+
+    No more, since the "cost" of "And what does it cost?" stands in many a statement.
+    """
     _, said = parted(passage.hit.body)
-    have = [words.coverage(words.places(own)) for _, own in said]
-    return replace(passage, fits=[sum(both) for both in zip(have, passage.fits, strict=True)])
+    have = [1 + words.coverage(words.places(own)) for _, own in said]
+    return replace(passage, fits=[*map(mul, have, passage.fits)])
 
 
 def _ranked(query: Query, hit: Hit, average: float) -> Ranked:

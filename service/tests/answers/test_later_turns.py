@@ -38,13 +38,7 @@ SETS = {
 RIGHT, SURE = 0.92, 0.84
 
 
-SLOW = ("handbook", "workshop")
-
-
-@pytest.fixture(
-    scope="module",
-    params=[pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in sorted(SETS)],
-)
+@pytest.fixture(scope="module", params=sorted(SETS))
 def told(request, tmp_path_factory) -> Iterator[tuple[httpx.Client, dict[str, Any]]]:
     """A client of a service that has read a set, and its questions."""
     documents, file = SETS[request.param]
@@ -95,7 +89,7 @@ def test_what_no_source_says_is_not_answered_in_any_turn_where_it_is_not_alone(t
     assert len(quoted) <= 0.03 * len(refused), quoted
 
 
-@pytest.mark.parametrize("turn", [2, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("turn", [2, 4])
 def test_what_goes_on_is_answered_with_what_was_said_before_it(told, turn):
     http, given = told
     outcomes: Counter[str] = Counter()
