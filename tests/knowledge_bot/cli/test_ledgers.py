@@ -79,7 +79,7 @@ def test_a_ledger_in_postgresql_is_used_by_every_command(run, service, tmp_path,
 @pytest.mark.slow
 def test_what_is_gone_is_forgotten_through_a_pipe_and_nothing_else(program, run, send, service):
     send(origin="handbook", one="1.", two="2.")
-    send("col_2", origin="handbook", one="1.", two="2.")
+    send("col_2", origin="manual", one="1.", two="2.")
     send(origin="handbook", one="1.")
     done = subprocess.run(
         f"{program} ledger gone | cut -f1 | {program} ledger forget -",
@@ -91,7 +91,7 @@ def test_what_is_gone_is_forgotten_through_a_pipe_and_nothing_else(program, run,
     assert done.stdout.endswith("\tforgotten\n")
     assert run("ledger", "gone").stdout == ""
     before = len(sent_to(service))
-    assert send("col_2", origin="handbook", one="1.", two="2.").unchanged == 2
+    assert send("col_2", origin="manual", one="1.", two="2.").unchanged == 2
     assert len(sent_to(service)) == before
     assert send(origin="handbook", one="1.", two="2.").created == 1
 

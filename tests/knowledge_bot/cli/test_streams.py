@@ -108,7 +108,8 @@ def test_a_stderr_that_is_closed_changes_nothing(shell, answering):
     nightly(
         [
             *(("bots", True), ("ask -", False), ("chat bot_guide", True)),
-            *((f"ingest {kind} -", True) for kind in ("jsonl", "urls")),
+            *((f"ingest {kind} -", False) for kind in ("jsonl", "urls")),
+            ("ingest jsonl - --allow-empty", True),
             *((one, False) for one in ("ask bot_guide -", "add text -", "login")),
             *((one, False) for one in ("add file - --name n", "login --key-stdin")),
             *(("ledger forget --all", False), ("ledger forget -", True)),

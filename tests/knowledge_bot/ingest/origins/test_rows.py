@@ -203,7 +203,7 @@ def test_a_query_of_any_other_database_is_asked_by_sqlalchemy(file):
 @pytest.mark.slow
 def test_a_query_of_postgresql_is_streamed(postgresql):
     query = "SELECT n AS id, 'x' AS body, n AS title, n AS changed FROM generate_series(1, 1200) n"
-    assert len(list(articles(postgresql.url(), query).items())) == 1200
+    assert len(list(articles(postgresql, query).items())) == 1200
 
 
 def test_a_connection_that_somebody_else_makes_is_closed():
