@@ -124,17 +124,15 @@ class Dags:
     def rendered(self, dag: Any, task_id: str) -> dict[str, Any]:
         """Return the parameters of a task as Airflow shows them after its last run."""
         from airflow.models.renderedtifields import RenderedTaskInstanceFields as Fields
+        from airflow.models.taskinstance import TaskInstance
         from airflow.utils.session import create_session
         from sqlalchemy import select
 
         with create_session() as session:
-            wanted = (dag.dag_id, task_id)
-            shown = [
-                one.rendered_fields
-                for one in session.scalars(select(Fields))
-                if (one.task_instance.dag_id, one.task_instance.task_id) == wanted
-            ]
-            return dict(shown[-1])
+            shown = select(Fields.rendered_fields).join(Fields.task_instance)
+            shown = shown.where(TaskInstance.dag_id == dag.dag_id, TaskInstance.task_id == task_id)
+            newest = session.scalars(shown.order_by(TaskInstance.start_date.desc())).first()
+            return dict(newest or {})
 
     def run(self, dag: Any, **options: Any) -> Run:
         """Run a DAG once, to its end; logical_date=None is a run without one."""
