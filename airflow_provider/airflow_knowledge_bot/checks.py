@@ -282,15 +282,12 @@ def log_open(report: CheckReport) -> str:
 def summary(report: CheckReport) -> dict[str, Any]:
     """Return the report as a small plain dict."""
     missing = (Verdict.UNANSWERED, Verdict.UNASKED)
+    facts = report.as_dict()
     return {
-        "ok": report.ok,
-        "passed": report.passed,
-        "failed": report.failed,
+        **{name: facts[name] for name in ("ok", "passed", "failed")},
         "unanswered": sum(one.verdict in missing for one in report.results),
         "messages": sum(one.attempts for one in report.results),
-        "min_pass": report.min_pass,
-        "duration": round(report.duration, 3),
-        "stopped": None if report.stopped is None else report.stopped.value,
+        **{name: facts[name] for name in ("min_pass", "duration", "stopped")},
         "failures": [
             {
                 "id": one.id,

@@ -71,7 +71,7 @@ class ProgressLog:
         self.report: Report | None = None
         self._failed = 0
         self._skipped: set[tuple[str, str | None, str]] = set()
-        self._began = self._last = time.monotonic()
+        self._last = time.monotonic()
         self._before = 0
         self._end = threading.Event()
         self.named: dict[str, list[Outcome]] = {kind: [] for kind in _KINDS}

@@ -8,6 +8,7 @@ import re
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from threading import Event
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 from urllib.parse import urlsplit
 
@@ -82,6 +83,9 @@ class ServiceTask(BaseOperator):
     _iterated: ClassVar[Sequence[str]] = ()
     """The parameters that are read item by item, in each try anew."""
 
+    _stop: Event | None = None
+    """Ends a run early; made by `execute`, since operators are copied, and an event cannot be."""
+
     def __init__(
         self,
         *,
@@ -111,6 +115,14 @@ class ServiceTask(BaseOperator):
     def _secrets(self) -> Iterable[str]:
         """Return what is secret in the rendered template fields."""
         return ()
+
+    def on_kill(self) -> None:
+        """Start nothing new, and finish what is in flight, so that no outcome is unknown.
+
+        Airflow kills the process five seconds later; requests without an answer are then unknown.
+        """
+        if self._stop is not None:
+            self._stop.set()
 
     @contextmanager
     def _service(

@@ -48,8 +48,6 @@ class KnowledgeBotCheckOperator(QuestionsTask):
         knowledge_bot_conn_id: the connection (templated).
     """
 
-    _stop: Event | None = None
-
     def __init__(
         self,
         *,
@@ -81,7 +79,6 @@ class KnowledgeBotCheckOperator(QuestionsTask):
         from airflow_knowledge_bot.memory import TaskMemory
         from knowledge_bot.adapters import storable
 
-        # Not in __init__: operators are copied, and an event cannot be.
         self._stop = Event()
         progress = CheckProgress(TaskMemory(context, "checks"), self._stop)
         try:
@@ -109,8 +106,3 @@ class KnowledgeBotCheckOperator(QuestionsTask):
         # stays empty.
         describe_outlets(context, self.outlets, [], {"bot_id": report.results[0].bot_id, **counts})
         return storable(result)
-
-    def on_kill(self) -> None:
-        """Ask nothing more, and wait a few seconds for the answers in flight."""
-        if self._stop is not None:
-            self._stop.set()

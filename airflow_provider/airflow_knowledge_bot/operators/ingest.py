@@ -223,8 +223,6 @@ class KnowledgeBotIngestOperator(OriginTask):
     # A deep copy of a bound method copies its object, and texts may be many.
     shallow_copy_attrs: Sequence[str] = ("origin",)
 
-    _stop: Event | None = None
-
     def __init__(
         self,
         *,
@@ -327,7 +325,6 @@ class KnowledgeBotIngestOperator(OriginTask):
                     if ledger
                     else "",
                 )
-                # Not in __init__: operators are copied, and an event cannot be.
                 self._stop = Event()
                 prune = self.prune
                 if prune != "excluded":
@@ -392,14 +389,6 @@ class KnowledgeBotIngestOperator(OriginTask):
             changed=any(counts[name] for name in CHANGES) or missed > 0 or not tries.is_sure,
         )
         return storable(result)
-
-    def on_kill(self) -> None:
-        """Start nothing new, and finish what is in flight, so that no outcome is unknown.
-
-        Airflow kills the process five seconds later; requests without an answer are then unknown.
-        """
-        if self._stop is not None:
-            self._stop.set()
 
 
 @contextmanager
