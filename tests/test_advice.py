@@ -1,6 +1,7 @@
 """Advice names what whoever reads it can change, wherever the error shows."""
 
 import asyncio
+import contextlib
 import json
 import re
 from pathlib import Path
@@ -165,6 +166,110 @@ def test_an_error_keeps_its_words_between_processes(service):
     with Client(KEY, URL) as client, pytest.raises(KnowledgeBotError) as raised:
         client.list_bots()
     assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)
+
+
+# What would be there twice -----------------------------------------------------------------------
+
+TEXTS = {f"note {number}": f"Locker {number} is open." for number in range(4)}
+
+
+def feeding_by_python(_, __, **given):
+    from knowledge_bot.ingest import IncompleteIngestionError, Text, ingest
+
+    items = [Text(name=name, content=text) for name, text in TEXTS.items()]
+    with Client(KEY, URL) as client:
+        report = ingest(client, items, collections="col_1", origin="other", **given)
+    if not report.ok:
+        raise IncompleteIngestionError(report)
+
+
+def feeding_by_kbot(monkeypatch, tmp_path, **given):
+    for name, text in TEXTS.items():
+        (tmp_path / "notes").mkdir(exist_ok=True)
+        (tmp_path / "notes" / name).with_suffix(".txt").write_text(text)
+    monkeypatch.setenv("KNOWLEDGE_BOT_API_KEY", KEY)
+    options = ["--anyway"] if given else []
+    place = ["folder", str(tmp_path / "notes"), "--collection", "col_1"]
+    kbot(monkeypatch, "--base-url", URL, "ingest", *place, *options)
+
+
+def feeding_by_airflow(monkeypatch, _, **given):
+    from airflow_knowledge_bot.operators import KnowledgeBotIngestOperator
+
+    connection = {"conn_type": "knowledge_bot", "host": URL, "password": KEY}
+    monkeypatch.setenv("AIRFLOW_CONN_KB_OFFICE", json.dumps(connection))
+    task = KnowledgeBotIngestOperator(
+        task_id="feed",
+        knowledge_bot_conn_id="kb_office",
+        origin=[{"name": name, "content": text} for name, text in TEXTS.items()],
+        origin_name="other",
+        collections="col_1",
+        **given,
+    )
+    task.execute({"ti": SimpleNamespace(xcom_push=print)})
+
+
+def feeding_by_langchain(_, __, **given):
+    from langchain_core.documents import Document
+
+    from langchain_knowledge_bot import KnowledgeBotCollection
+
+    collection = KnowledgeBotCollection(collections="col_1", client=Client(KEY, URL), **given)
+    collection.add_documents(
+        [
+            Document(id=name, page_content=text, metadata={"source": name})
+            for name, text in TEXTS.items()
+        ]
+    )
+
+
+def feeding_by_llama_index(_, __, **given):
+    from llama_index.core import Document
+    from llama_index.core.ingestion import IngestionPipeline
+
+    from llama_index_knowledge_bot import CollectionSink
+
+    sink = CollectionSink("col_1", client=Client(KEY, URL), **given)
+    IngestionPipeline(transformations=[sink]).run(
+        documents=[
+            Document(text=text, id_=name, metadata={"file_name": name})
+            for name, text in TEXTS.items()
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("feeding", "named", "others"),
+    [
+        (feeding_by_python, ("anyway=True", "(origin=)", "(rename_origin())"), "`--"),
+        (
+            feeding_by_kbot,
+            (": --anyway", "(--origin)", "(`kbot sources rename-origin`)"),
+            "anyway=True",
+        ),
+        (feeding_by_airflow, ("anyway=True", "origin_name=", "(rename_origin())"), "kbot "),
+        (feeding_by_langchain, ("anyway=True", "(origin=)", "(rename_origin())"), "`--"),
+        (feeding_by_llama_index, ("anyway=True", "(origin=)", "(rename_origin())"), "`--"),
+    ],
+)
+def test_who_may_feed_twice_is_told_by_what_they_can_give_and_can_give_it(
+    monkeypatch, tmp_path, feeding, named, others
+):
+    monkeypatch.setenv("KBOT_CONFIG", str(tmp_path / "config.toml"))
+    memory = MemoryService(collections=["col_1"], extensions={"sources", "sync"})
+    with memory.standing_in() as service, Client(KEY, URL) as client:
+        from knowledge_bot.ingest import Text, ingest
+
+        names = [*TEXTS, *(f"{name}.txt" for name in TEXTS)]
+        items = [Text(name=name, content="x") for name in names]
+        ingest(client, items, collections="col_1", origin="first")
+        said = said_by(feeding, monkeypatch, tmp_path)
+        assert not [each for each in named if each not in said]
+        assert others not in said
+        before = len(service.sources)
+        with contextlib.suppress(KnowledgeBotError):  # what the command says then
+            feeding(monkeypatch, tmp_path, anyway=True)
+        assert len(service.sources) == before + len(TEXTS)
 
 
 # What is said of a profile, which `kbot login` keeps.

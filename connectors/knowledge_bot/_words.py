@@ -9,6 +9,15 @@ def _in_python(what: str) -> str:
     return f"list_{what}() lists them"
 
 
+OPTIONS = {
+    "allow_empty": "allow_empty=True",
+    "anyway": "anyway=True",
+    "origin": "origin=",
+    "rename_origin": "rename_origin()",
+}
+"""How the options of a run are given in Python."""
+
+
 @dataclass(frozen=True, slots=True)
 class Words:
     """What advice calls the things that a person can change, for whoever reads it.
@@ -22,6 +31,7 @@ class Words:
         base_url: where the service's address is.
         verify: where certificate authorities are named.
         lists: says what lists the `bots`, `collections` and others.
+        option: says how an option of a run is given, such as `anyway`.
     """
 
     key: str = "api_key=, or KNOWLEDGE_BOT_API_KEY"
@@ -29,6 +39,7 @@ class Words:
     base_url: str = "base_url"
     verify: str = "verify= or SSL_CERT_FILE"
     lists: Callable[[str], str] = _in_python
+    option: Callable[[str], str] = OPTIONS.__getitem__
 
     def __call__(self, advice: str) -> str:
         """Return an advice in these words."""
@@ -38,10 +49,12 @@ class Words:
         name = named[1]
         if name.startswith("list_"):
             return self.lists(name.removeprefix("list_"))
+        if name.startswith("option_"):
+            return self.option(name.removeprefix("option_"))
         said: str = getattr(self, name)
         return said
 
 
-_WORD = re.compile(r"\{(key|no_key|base_url|verify|list_[a-z]+)\}")
+_WORD = re.compile(r"\{(key|no_key|base_url|verify|(?:list|option)_[a-z_]+)\}")
 
 PYTHON = Words()

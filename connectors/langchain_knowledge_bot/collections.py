@@ -96,7 +96,7 @@ class KnowledgeBotCollection(ClientMixin):
             A name for where the documents come from, which are recognised within it: what `sync`
             sent, `add_documents` knows if both have the same. By default `sync` has the loader's
             class, and `add_documents` one of the collections' own.
-        concurrency, on_unknown, rate, prune, wait_ready
+        concurrency, on_unknown, anyway, rate, prune, wait_ready
             How documents are sent, and what happens to sources that are gone or superseded; see
             `knowledge_bot.ingest.IngestionOptions`. Only `sync` finds out what is gone.
         api_key, base_url, timeout, max_retries, client, async_client
@@ -130,6 +130,7 @@ class KnowledgeBotCollection(ClientMixin):
     origin: str | None = None
     concurrency: int = Ingestion.concurrency
     on_unknown: OnUnknown = Ingestion.on_unknown
+    anyway: bool = Ingestion.anyway
     rate: float | None = Ingestion.rate
     prune: Any = Ingestion.prune
     wait_ready: float = Ingestion.wait_ready
@@ -186,8 +187,8 @@ class KnowledgeBotCollection(ClientMixin):
 
         Args:
             loader: yields all documents of its origin.
-            options: `origin`, `prune` and `wait_ready`, by default the collection's, `gone_limit`
-                and `anyway`; see `knowledge_bot.ingest.IngestionOptions`. Without an origin there
+            options: `origin`, `anyway`, `prune` and `wait_ready`, by default the collection's, and
+                `gone_limit`; see `knowledge_bot.ingest.IngestionOptions`. Without an origin there
                 either, it is the loader's class. Loaders of one class need names of their own;
                 otherwise each finds that the other's documents are gone.
 

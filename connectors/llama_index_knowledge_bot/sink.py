@@ -83,9 +83,9 @@ class CollectionSink(TransformComponent):
         client: the client to send with; by default one made from `KNOWLEDGE_BOT_BASE_URL` and
             `KNOWLEDGE_BOT_API_KEY`.
         async_client: the client of asynchronous runs; by default one with the settings of `client`.
-        options: `concurrency`, `on_unknown`, `rate`, `prune` and `wait_ready`, for each worker; see
-            `knowledge_bot.ingest.IngestionOptions`. A pipeline has a part of the documents, so
-            nothing is ever gone there.
+        options: `concurrency`, `on_unknown`, `anyway`, `rate`, `prune` and `wait_ready`, for each
+            worker; see `knowledge_bot.ingest.IngestionOptions`. A pipeline has a part of the
+            documents, so nothing is ever gone there.
 
     Raises:
         TypeError: there is no such option.
@@ -99,6 +99,7 @@ class CollectionSink(TransformComponent):
     collections: list[str]
     concurrency: int
     on_unknown: OnUnknown
+    anyway: bool
     rate: float | None
     prune: Any = Field(exclude=True)
     wait_ready: float
@@ -173,8 +174,8 @@ class CollectionSink(TransformComponent):
 
         Args:
             reader: returns all documents of its origin, with stable ids.
-            options: `origin`, `prune` and `wait_ready`, by default the sink's, `gone_limit` and
-                `anyway`; see `knowledge_bot.ingest.IngestionOptions`. Without an origin there
+            options: `origin`, `anyway`, `prune` and `wait_ready`, by default the sink's, and
+                `gone_limit`; see `knowledge_bot.ingest.IngestionOptions`. Without an origin there
                 either, it is the reader's class. Readers of one class need names of their own;
                 otherwise each finds that the other's documents are gone.
 

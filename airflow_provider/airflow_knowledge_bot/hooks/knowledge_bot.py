@@ -265,7 +265,7 @@ def plain(answer: Any) -> Any:
 
 
 def _client_of(make: "Callable[..., C]", settings: "ConnectionSettings") -> "C":
-    from knowledge_bot.adapters import Words, speaking
+    from knowledge_bot.adapters import OPTIONS, Words, speaking
     from knowledge_bot.errors import ConfigurationError
 
     named = f"the connection {settings.conn_id!r}"
@@ -274,6 +274,7 @@ def _client_of(make: "Callable[..., C]", settings: "ConnectionSettings") -> "C":
         no_key=f"set the password of {named}",
         base_url=f"the host of {named}",
         verify=f"`verify` in the extra of {named}",
+        option=(OPTIONS | {"origin": "its name= or origin_name="}).__getitem__,
     )
     try:
         client = make(

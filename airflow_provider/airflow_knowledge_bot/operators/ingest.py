@@ -342,7 +342,6 @@ class KnowledgeBotIngestOperator(OriginTask):
                     gone_limit=as_number("gone_limit", self.gone_limit),
                     limit=self.max_items,
                     complete=self.complete,
-                    anyway=self.anyway,
                     stop=self._stop,
                     **options,
                 )

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from knowledge_bot._json import plain
     from knowledge_bot._texts import storable
     from knowledge_bot._threads import Turns
-    from knowledge_bot._words import Words
+    from knowledge_bot._words import OPTIONS, Words
     from knowledge_bot.adapters.removing import remove
     from knowledge_bot.adapters.settings import speaking
     from knowledge_bot.checks._files import parse_questions
@@ -48,7 +48,7 @@ _HOMES = {
     "._threads": ("Turns",),
     ".checks._files": ("parse_questions",),
     ".checks._questions": ("question_of",),
-    "._words": ("Words",),
+    "._words": ("OPTIONS", "Words"),
     ".adapters.removing": ("remove",),
     ".adapters.settings": ("speaking",),
     ".ingest._options": ("OnUnknown", "SharedOptions", "check_names", "shared_options"),
@@ -60,6 +60,7 @@ _HOMES = {
 __all__ = [
     "API_KEY_VARIABLE",
     "BASE_URL_VARIABLE",
+    "OPTIONS",
     "Extensions",
     "OnUnknown",
     "SharedOptions",

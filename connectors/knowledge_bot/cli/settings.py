@@ -47,6 +47,12 @@ KBOT = Words(
     base_url="--base-url",
     verify="SSL_CERT_FILE",
     lists=_LISTS.__getitem__,
+    option={
+        "allow_empty": "--allow-empty",
+        "anyway": "--anyway",
+        "origin": "--origin",
+        "rename_origin": "`kbot sources rename-origin`",
+    }.__getitem__,
 )
 """What errors call things where no setting is known."""
 

@@ -154,6 +154,12 @@ class Sender:
         self._awaits = isinstance(client, AsyncClient)
 
     @property
+    def words(self) -> Callable[[str], str]:
+        """What the client's errors call what a person can change."""
+        words: Callable[[str], str] = self._client._configuration.words  # noqa: SLF001 - as above
+        return words
+
+    @property
     def extensions(self) -> Extensions:
         """What the service announced, as far as it was asked."""
         return self._client._connections.announced.extensions or {}  # noqa: SLF001 - as above
@@ -488,7 +494,7 @@ class Run:
         if not (self.place.may_be_empty or told or ended or self.report().items):
             self.counters.incomplete = self.incomplete or (
                 f"nothing was found in {self.place.name}, or nothing that its patterns take; "
-                "allow_empty=True (`--allow-empty`) says that this may be"
+                f"{self.sender.words('{option_allow_empty}')} says that this may be"
             )
 
     @property
@@ -537,7 +543,7 @@ class Run:
                 raise
             self.stop(Stop.LEDGER, str(error))
         except StopError as error:
-            self.stop(error.stop, str(error))
+            self.stop(error.stop, f"{error}{self.sender.words(error.advice)}")
         except ConfigurationError as error:
             if opening:
                 raise

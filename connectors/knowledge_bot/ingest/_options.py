@@ -32,7 +32,14 @@ _NUMBERS = (
     ("rate", 0.001, 1e6),
     ("wait_ready", 0, math.inf),
 )
-_CHOICES = (("on_unknown", get_args(OnUnknown)), ("prune", (True, False, "excluded")))
+_FLAG = (True, False)
+_CHOICES = (
+    ("on_unknown", get_args(OnUnknown)),
+    ("prune", (*_FLAG, "excluded")),
+    ("anyway", _FLAG),
+    ("complete", _FLAG),
+    ("dry_run", _FLAG),
+)
 
 
 class SharedOptions(TypedDict, total=False):
@@ -40,6 +47,7 @@ class SharedOptions(TypedDict, total=False):
 
     concurrency: int
     on_unknown: OnUnknown
+    anyway: bool
     rate: float | None
     prune: Prune
     wait_ready: float
@@ -84,7 +92,6 @@ class IngestionOptions(SharedOptions, total=False):
     origin: str | None
     ledger: Ledger | str | os.PathLike[str] | None
     gone_limit: float
-    anyway: bool
     complete: bool
     limit: int | None
     on_progress: OnProgress | None

@@ -403,11 +403,14 @@ def shortened(text: str) -> str:
 
 
 class StopError(Exception):
-    """A keeper cannot go on, and so the run ends. `str` says why, as a detail of its stop."""
+    """A keeper cannot go on, and so the run ends. `str` says why, as a detail of its stop.
 
-    def __init__(self, stop: Stop, reason: str) -> None:
+    The advice is for whoever gave the options: it has what they are called there in braces.
+    """
+
+    def __init__(self, stop: Stop, reason: str, advice: str = "") -> None:
         super().__init__(reason)
-        self.stop = stop
+        self.stop, self.advice = stop, advice
 
 
 def would_move(origin: str, there: Iterable[str], collections: Iterable[str]) -> StopError | None:
@@ -421,8 +424,8 @@ def would_move(origin: str, there: Iterable[str], collections: Iterable[str]) ->
     wanted = ", ".join(sorted(collections))
     return StopError(
         Stop.OVERLAP,
-        f"what {origin!r} holds is in {', '.join(left)}, and would be in {wanted} instead. If "
-        f"{wanted} is a slip, correct it. If another run feeds it there, give this one a name of "
-        "its own (`origin`, `--origin`); or say that it is to be moved: anyway=True (`--anyway`). "
+        f"what {origin!r} holds is in {', '.join(left)}, and would be in {wanted} instead. "
         "Nothing was sent",
+        f". If {wanted} is a slip, correct it. If another run feeds it there, give this one a name "
+        "of its own ({option_origin}); or say that it is to be moved: {option_anyway}",
     )

@@ -333,21 +333,19 @@ class ServiceKeeper(Keeper):
         if other is None:
             held = "sources that somebody added by hand have"
             taken = "" if renamed else ": what is the same is taken over"
-            ways = (
-                f"Delete those; or feed this once as {here!r} with anyway=True "
-                f"(`--origin {here} --anyway`){taken}"
-            )
+            ways = f". Delete those; or feed this once as {here!r} with {{option_anyway}}{taken}"
         else:
             held = f"the origin {other!r} has"
             ways = (
-                "If these are other documents of the same names, say so once: anyway=True "
-                f"(`--anyway`). If they are the same, call this origin {other!r} (`--origin`), or "
-                f"that one {here!r} (`rename_origin`, rename-origin at a terminal)"
+                ". If these are other documents of the same names, say so once: {option_anyway}. "
+                f"If they are the same, call this origin {other!r} ({{option_origin}}), or that "
+                f"one {here!r} ({{option_rename_origin}})"
             )
         raise StopError(
             Stop.OVERLAP,
             f"{held} {count} of the first {len(names)} names of {here!r}, which the service does "
-            f"not know yet, so they would be there twice. Nothing was sent. {ways}",
+            f"not know yet, so they would be there twice. Nothing was sent",
+            ways,
         )
 
     async def _holder_of(
