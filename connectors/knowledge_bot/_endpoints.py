@@ -90,18 +90,20 @@ class Request(Generic[T]):
         idempotency_key: the key that goes along: the caller's, or one that is made for the call.
         in_doubt: an earlier attempt may have been acted on.
         takes_key: whether a key of idempotency has a meaning for it.
+        secrets: values in the body that no message repeats: those of headers for a scrape.
     """
 
     method: Method
     path: str
     read: Callable[[bytes], T]
-    body: bytes | None = None
+    body: bytes | None = field(default=None, repr=False)
     upload: Upload | None = None
     needs: tuple[str, ...] = ()
     done_if: tuple[str, ...] = ()
     idempotency_key: str | None = None
     in_doubt: bool = False
     takes_key: bool = field(init=False)
+    secrets: tuple[str, ...] = field(default=(), repr=False)
 
     @property
     def only_reads(self) -> bool:
@@ -547,7 +549,8 @@ _PAGE = 500
 def _post(
     path: str, fields: Mapping[str, Any], read: Callable[[bytes], T], key: str | None
 ) -> Request[T]:
-    return _keyed(Request("POST", path, read, json_body("POST", path, fields)), key)
+    body = json_body("POST", path, fields)
+    return _keyed(Request("POST", path, read, body, secrets=secrets_in(fields)), key)
 
 
 def _keyed(request: Request[T], key: str | None) -> Request[T]:
@@ -579,6 +582,11 @@ def page_fields(
     if headers and (listed := header_list(headers)):
         fields["headers"] = listed
     return fields
+
+
+def secrets_in(fields: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the values of the headers among a body's fields."""
+    return tuple(header["value"] for header in fields.get("headers", ()))
 
 
 def _source_path(source_id: str) -> str:

@@ -1,14 +1,15 @@
 """What an answer means: decoded within bounds, read into its result, or made into an error.
 
-The API key is cut out of whatever an error repeats. An answer that can be read is not altered.
+The API key and values of headers are cut out of whatever an error repeats. An answer that can be
+read is not altered.
 """
 
 import re
 import time
 import zlib
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from knowledge_bot._configuration import Secret
+from knowledge_bot._configuration import Configuration
 from knowledge_bot._endpoints import UNKNOWN_ORIGIN, UNKNOWN_SOURCE, Request, unwrapped
 from knowledge_bot._json import json_in
 from knowledge_bot._texts import without_logins
@@ -47,6 +48,9 @@ _START = 4000
 _GZIP_OR_ZLIB = zlib.MAX_WBITS | 32
 
 _MESSAGE_LENGTH = 500
+
+# Characters of a header's value from which it may be a secret.
+_SECRET = 8
 
 _ADVICE = {
     408: "No whole request arrived there in time: send it again, over a better line if it is large",
@@ -88,7 +92,7 @@ _BY_STATUS: dict[int, type[APIError]] = {
 
 
 def read_result(
-    request: Request[T], response: HTTPResponse, destination: Destination, key: Secret | None
+    request: Request[T], response: HTTPResponse, destination: Destination, settings: Configuration
 ) -> T:
     """Return the result that a response holds.
 
@@ -96,20 +100,21 @@ def read_result(
         KnowledgeBotError: an answer that says what went wrong, or that cannot be read.
     """
     if response.status >= 300:
-        error = _error(request, response, destination, key)
+        error = _error(request, response, destination, settings)
         if isinstance(error, NotFoundError) and error.code in request.done_if:
             return request.read(b"")
         raise error
     body, excess = _decoded(response)
     if excess:
         cut = excess == _COMPRESSED_CUT
-        raise _unexpected(request, response, destination, key, body=body, why=excess, cut=cut)
+        raise _unexpected(request, response, destination, settings, body=body, why=excess, cut=cut)
     try:
         return request.read(body)
     except ValueError as error:  # invalid JSON, invalid UTF-8, pydantic's ValidationError
-        why = f"it cannot be read: {_parse_problem(error)}. {_beginning(response, body, key)}"
+        start = _without_secrets(body[:_START], request, settings)
+        why = f"it cannot be read: {_parse_problem(error)}. {_beginning(response, start)}"
         raise _unexpected(
-            request, response, destination, key, body=body, why=why, cut=_is_cut_short(body)
+            request, response, destination, settings, body=body, why=why, cut=_is_cut_short(body)
         ) from None
 
 
@@ -136,10 +141,10 @@ def _parse_problem(error: ValueError) -> str:
     return " ".join(text.split())[:300]
 
 
-def _beginning(response: HTTPResponse, body: bytes, key: Secret | None) -> str:
+def _beginning(response: HTTPResponse, body: bytes) -> str:
     if not body:
         return "It is empty"
-    start = _printable(_without(key, body[:_START]).decode("utf-8", "replace"))[:80]
+    start = _printable(body.decode("utf-8", "replace"))[:80]
     kind = _printable(response.headers.get("content-type", ""))[:80]
     return f"It begins with {start!r}" + (f", as {kind}" if kind else "")
 
@@ -207,21 +212,26 @@ def _unpacked(body: bytes, encoding: str) -> tuple[bytes, str]:
 
 
 def _error(
-    request: Request[T], response: HTTPResponse, destination: Destination, key: Secret | None
+    request: Request[T], response: HTTPResponse, destination: Destination, settings: Configuration
 ) -> KnowledgeBotError:
+    def printable(text: str) -> str:
+        told = _without_secrets(text.encode("utf-8", "replace"), request, settings)
+        return _printable(told.decode())
+
     body, _ = _decoded(response)
     headers, status = response.headers, response.status
     if status < 400:
-        target = headers.get("location", "nowhere").partition("?")[0]
-        target = _printable(_without_in_text(key, target))[:200]
+        target = printable(headers.get("location", "nowhere").partition("?")[0])[:200]
         why = (
             f"it redirects to {target}. Redirects are never followed, since the API key would go "
             "along"
         )
         to_do = "Set {base_url} to the service's own address"
-        return _unexpected(request, response, destination, key, body=body, why=why, advice=to_do)
+        return _unexpected(
+            request, response, destination, settings, body=body, why=why, advice=to_do
+        )
     retry_after = retry_after_seconds(headers.get("retry-after"))
-    code, message, _ = _problem_in(_without(key, body))
+    code, message, _ = _problem_in(_without_secrets(body, request, settings))
     plain, _, created_id = _problem_in(body)
     if plain in _CODES:
         code = plain  # though a test's short key may be a part of it
@@ -237,13 +247,13 @@ def _error(
     request_id = headers.get("x-request-id")
     kind = ServerError if status >= 500 else _BY_STATUS.get(status, APIError)
     advice = _ADVICE_BY_CODE.get(code or "", _ADVICE.get(status))
-    if status == 401 and key is None:
+    if status == 401 and settings.api_key is None:
         advice = "There is no API key: {no_key}"
     error = kind(
         status,
         code,
         message,
-        request_id if request_id is None else _printable(_without_in_text(key, request_id)),
+        request_id if request_id is None else printable(request_id),
         retry_after=retry_after,
         delivery=delivery,
         outcome=outcome_of(request, delivery),
@@ -259,7 +269,7 @@ def _unexpected(
     request: Request[T],
     response: HTTPResponse,
     destination: Destination,
-    key: Secret | None,
+    settings: Configuration,
     *,
     body: bytes,
     why: str,
@@ -269,7 +279,7 @@ def _unexpected(
     return UnexpectedResponseError(
         f"{request} to {destination} was answered with {response.status}, but {why}",
         status_code=response.status,
-        body=_without(key, body),
+        body=_without_secrets(body, request, settings),
         may_pass=cut,
         outcome=outcome_of(request, Delivery.UNKNOWN),
         advice=advice,
@@ -304,22 +314,23 @@ def _printable(text: str) -> str:
     return "".join(each if each.isprintable() else "\ufffd" for each in spaced)
 
 
-def _without(key: Secret | None, body: bytes) -> bytes:
-    """Return a body without the key, in its plain spelling and in those of JSON."""
-    if key is None:
-        return body
+def _without_secrets(body: bytes, request: Request[Any], settings: Configuration) -> bytes:
+    """Return a body without the key and values of headers, plain or as JSON spells them.
+
+    Of a value such as "Bearer …" each word, but for short ones: "1" names a tenant, and stands in
+    many a text.
+    """
     import json
 
-    plain = key.get_secret_value()
-    escaped = json.dumps(plain)[1:-1]
-    # PHP, for one, escapes slashes too.
-    for spelling in {plain, escaped, escaped.replace("/", "\\/")}:
-        body = body.replace(spelling.encode("ascii"), b"***")
+    key = [settings.api_key.get_secret_value()] if settings.api_key else []
+    values = [*request.secrets, *(value.get_secret_value() for _, value in settings.headers)]
+    words = (word for value in values for word in value.split() if len(word) >= _SECRET)
+    for plain in [*key, *words]:
+        escaped = json.dumps(plain)[1:-1]
+        # PHP, for one, escapes slashes too.
+        for spelling in {plain, escaped, escaped.replace("/", "\\/")}:
+            body = body.replace(spelling.encode(), b"***")
     return body
-
-
-def _without_in_text(key: Secret | None, text: str) -> str:
-    return _without(key, text.encode("utf-8", "replace")).decode("utf-8")
 
 
 def retry_after_seconds(value: str | None) -> float | None:

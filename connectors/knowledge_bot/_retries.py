@@ -212,7 +212,7 @@ def _result(
     )
     if is_ignored:
         request.idempotency_key = None
-    result = read_result(request, response, destination, settings.api_key)
+    result = read_result(request, response, destination, settings)
     if is_ignored:  # by the service, and not by something before it, which cannot be read
         announced.give_up_keys()
     if request.path == PING:

@@ -26,6 +26,7 @@ from knowledge_bot._endpoints import (
     page_fields,
     read_nothing,
     reader,
+    secrets_in,
     sequence,
     source_fields,
     text_fields,
@@ -405,7 +406,8 @@ def _post(path: str, fields: Mapping[str, Any], read: Callable[[bytes], T]) -> R
 
 
 def _put(path: str, fields: Mapping[str, Any]) -> "Request[SyncPut]":
-    return Request("PUT", path, _read_put, json_body("PUT", path, fields), needs=_NEEDS)
+    body, secrets = json_body("PUT", path, fields), secrets_in(fields)
+    return Request("PUT", path, _read_put, body, needs=_NEEDS, secrets=secrets)
 
 
 def _put_fields(

@@ -176,9 +176,10 @@ def proxy_for(url: str) -> Proxy | None:
         proxy, host, port = urlsplit(""), None, None
     if not host or not host.isprintable() or " " in host or proxy.scheme not in ("http", "https"):
         # Its address is not quoted: it often holds a password.
+        kind = named.partition("://")[0][:20] if "://" in named else "http"
         raise ConfigurationError(
             f"the environment names a proxy for {parts.scheme}:// that cannot be used, of the kind "
-            f"{named.partition('://')[0][:20]!r}; only http:// and https:// proxies can. Correct "
+            f"{kind!r}; only http:// and https:// proxies can. Correct "
             "it, add the service's host to NO_PROXY, or pass http_client="
         )
     netloc = f"[{host}]" if ":" in host else host

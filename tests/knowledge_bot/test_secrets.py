@@ -26,7 +26,7 @@ REPLIES = {
 }
 
 
-def shown_by(error: BaseException) -> str:
+def shown_by(error: BaseException, *, frames: bool = True) -> str:
     """All that an error and its causes show, with the locals of every frame but the tests'."""
     shown = []
     behind: BaseException | None = error
@@ -38,7 +38,7 @@ def shown_by(error: BaseException) -> str:
             repr(getattr(behind, "__notes__", "")),
             repr(pickle.dumps(behind)),
         ]
-        for frame, _ in traceback.walk_tb(behind.__traceback__):
+        for frame, _ in traceback.walk_tb(behind.__traceback__ if frames else None):
             if "tests" not in frame.f_code.co_filename:
                 shown += [f"{name}={value!r}" for name, value in frame.f_locals.items()]
         behind = behind.__cause__ or behind.__context__
@@ -56,6 +56,33 @@ def test_the_key_is_in_no_error_no_traceback_and_no_log(call, scripted, caplog, 
     assert KEY not in shown
     assert {"knowledge_bot"} <= {record.name.partition(".")[0] for record in caplog.records}
     assert KEY not in caplog.text
+
+
+TOLD = "token-of-a-gateway"
+
+
+def scrape(client):
+    headers = {"Authorization": f"Bearer {TOLD}", "X-Tenant": "1"}
+    url = "https://example.org/1"
+    return client.create_webpage_source(name="1", collections="col_1", url=url, headers=headers)
+
+
+@pytest.mark.parametrize(("use", "headers"), [(create, {"X-Gateway": TOLD}), (scrape, None)])
+@pytest.mark.parametrize("reply", [400, 502, 302, 200])
+def test_nor_is_what_a_header_says_where_the_service_repeats_it(
+    call, scripted, caplog, use, headers, reply
+):
+    said = f"1 page, not with Bearer {TOLD}"
+    server = scripted(answer(reply, {"message": said}, headers={"Location": f"/{TOLD}"}))
+    with caplog.at_level(1), pytest.raises(KnowledgeBotError) as caught:
+        call(use, server.url, headers=headers, max_retries=0)
+    sent = server.requests[0]
+    assert TOLD in f"{sent.headers}{sent.body}"
+    assert TOLD not in shown_by(caught.value, frames=use is create)  # the caller's own argument
+    ours = [record for record in caplog.records if record.name.startswith("knowledge_bot")]
+    assert TOLD not in "".join(record.getMessage() for record in ours)
+    if reply == 400:
+        assert caught.value.message == "1 page, not with Bearer ***"
 
 
 async def create_and_upload(kind, url):

@@ -208,6 +208,13 @@ def test_a_trusted_certificate_is_accepted(call, certified):
     assert call(create, server.url, verify=authority).id == "src_1"
 
 
+def test_a_login_is_not_taken_for_the_kind_of_a_proxy(monkeypatch):
+    monkeypatch.setenv("http_proxy", "me:hidden-word@proxy:99999")
+    with pytest.raises(ConfigurationError, match="of the kind 'http'") as caught:
+        Client("key", ELSEWHERE)
+    assert "hidden-word" not in str(caught.value)
+
+
 def test_a_certificate_that_is_not_trusted_is_reported_with_what_to_do(call, certified):
     server, _ = certified(answer(body=SOURCE))
     with pytest.raises(ConnectionFailedError, match="SSL_CERT_FILE") as caught:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 from urllib.parse import urlsplit
 
-from knowledge_bot._texts import holds_login
+from knowledge_bot._texts import holds_login, without_logins
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._listings import Skipped
 
@@ -87,7 +87,7 @@ class Origin:
         """Return what it is, alike in every process: Airflow compares a DAG with its last one."""
         names = (each.name for each in fields(self) if each.repr)
         shown = (f"{name}={_shown(getattr(self, name))}" for name in names)
-        return f"{type(self).__name__}({', '.join(shown)})"
+        return without_logins(f"{type(self).__name__}({', '.join(shown)})")
 
     @property
     def whole(self) -> bool:

@@ -98,6 +98,7 @@ def test_an_address_with_a_login_is_refused_and_the_login_is_not_shown(tmp_path)
     refused, page = Urls(path).items()
     assert (refused.name, refused.invalid) == ("…@h.example/a", True)
     assert "s3cret" not in repr(refused)
+    assert "s3cret" not in repr(Urls(path.read_text().splitlines()))
     assert page.url == "https://h.example/b?mail=me@h.example"
     (item,) = JsonLines(['{"url": "https://me:s3cret@h.example/a", "name": "n"}']).items()
     assert "url: " in item.reason
