@@ -56,7 +56,6 @@ class Known:
         read_at: when it was read last, in seconds since 1970.
         changes: in how many runs running it changed.
         lies: whether its server said that it was unchanged when it was not.
-        linked_from: the hash of the page by whose link a crawl found it.
         places: what differs between two readings of the same minute.
     """
 
@@ -69,7 +68,6 @@ class Known:
     read_at: int = 0
     changes: int = 0
     lies: bool = False
-    linked_from: int = 0
     places: tuple[Place, ...] = ()
 
     @property

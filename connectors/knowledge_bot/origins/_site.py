@@ -4,7 +4,7 @@ import json
 import logging
 import re
 import time
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import KW_ONLY, dataclass, field, replace
@@ -203,19 +203,18 @@ class _Note(NamedTuple):
         at: when the last crawl that saw all of it ended, in seconds since 1970. Pages that were
             read after that are read again, since their links may not have been followed.
         lists: the sitemaps that were read; None: too many to be noted.
-        again: addresses that were no page to send, redirects included, and how many links lead to
-            each: they are asked again, since what links to them may be quiet.
+        again: pages that could not be read, and are not known.
     """
 
     at: float = 0
     lists: tuple[str, ...] | None = ()
-    again: tuple[tuple[str, int], ...] = ()
+    again: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, note: str | None) -> "_Note":
         try:
             at, lists, again = json.loads(note or "")
-            return cls(at, lists if lists is None else tuple(lists), tuple(map(tuple, again)))
+            return cls(at, lists if lists is None else tuple(lists), tuple(again))
         except (ValueError, TypeError):
             return cls()
 
@@ -246,11 +245,6 @@ class _Entry(NamedTuple):
     copies: int = 0
     asked_at: str | None = None
 
-    @property
-    def linked(self) -> str:
-        """The address that was linked to, before any redirect."""
-        return (*self.via, self.url)[0]
-
 
 class _Held(NamedTuple):
     """A page that may be a copy.
@@ -271,9 +265,8 @@ class _Held(NamedTuple):
 class _Crawl:
     """One crawl of a site, in the order of its links.
 
-    A page whose server says that it is unchanged is not read: it is quiet, and links to the pages
-    that were found by it before. If at the end a page of before was not met, since the page by
-    which it was found links to it no more, quiet ones are read after all, until it is.
+    A page whose server says that it is unchanged is not read, so its links are not known: it is
+    quiet. If at the end a page of before was not met, quiet ones are read after all, until it is.
 
     No more addresses are queued than may still be read, and each one seen is kept as a hash of
     eight bytes, so the memory is bounded whatever the site links to. Of each page that is read, the
@@ -296,12 +289,9 @@ class _Crawl:
             key: known for key, version in memory.entries() if (known := Known.of(version))
         }
         self._first = {each.text: key for key, each in self._known.items() if each.text}
-        self._found_by = defaultdict[int, list[str]](list)
-        for key, each in self._known.items():
-            self._found_by[each.linked_from].append(key)
         self._quiet: deque[_Entry] = deque()
         self._lists: list[str] = []
-        self._asked: dict[str, int] = {}  # how many links lead to each address
+        self._again: list[str] = []  # what could not be read, and is not known
         self._failed = False  # something that was known could not be read
         self._gates: dict[str, str] = {}  # what pages ask for to which others may redirect
         self._is_cut_short = False  # by a bound of its own
@@ -358,8 +348,8 @@ class _Crawl:
         yield from self._enqueue(start, _Entry(start, 0))
         if not self._waiting:
             yield from self._read_sitemaps(start)
-        for url, depth in self._note.again:
-            yield from self._enqueue(url, _Entry(url, depth))
+        for url in self._note.again:
+            yield from self._enqueue(url, _Entry(url, 1))
         while not self._bound() and (self._waiting or (yield from self._look_further())):
             yield from self._visit(self._waiting.popleft())
             if self._unanswered >= _FAILURES:
@@ -385,8 +375,7 @@ class _Crawl:
         if self._deeper:
             yield Skipped(start, f"pages more than {self._site.depth} links away were not read")
         if self._is_itself():
-            again = tuple(each for each in self._asked.items() if each[0] not in self._taken)
-            noted = _Note(time.time(), tuple(self._lists), again)
+            noted = _Note(time.time(), tuple(self._lists), tuple(self._again))
             self._memory.note = noted.packed()
 
     def _look_further(self) -> Generator[Skipped, None, bool]:
@@ -411,7 +400,6 @@ class _Crawl:
         from knowledge_bot.origins._pages import Moved
 
         self._read += 1
-        self._asked[entry.linked] = entry.depth
         found = yield from self._attempt(entry)
         if isinstance(found, Moved) and (yield from self._move(entry, found)):
             return
@@ -448,7 +436,10 @@ class _Crawl:
         yield Skipped(
             entry.url, reason, invalid=failed or first, partial=first, gone=gone or "unread"
         )
-        self._failed = self._failed or (not gone and entry.url in self._known)
+        if not gone and entry.url in self._known:
+            self._failed = True
+        elif not gone:
+            self._again.append(entry.url)
 
     def _move(self, entry: _Entry, moved: "Moved") -> Generator[Skipped, None, bool]:
         """Follow a redirect; return whether there is an address to follow."""
@@ -513,7 +504,6 @@ class _Crawl:
             yield self._page(entry, page) if first == entry.url else self._copy(entry, first)
         if page.links is None:
             self._quiet.append(entry)
-            yield from self._follow(entry, self._found_by[_hashed(entry.url)])
         elif copies <= _COPIES:
             yield from self._follow(entry, page.links, copies)
         if self._held and self._held[-1].entry is entry:
@@ -551,12 +541,11 @@ class _Crawl:
         return Skipped(entry.url, gate, invalid=first or known, partial=first, gone="unread")
 
     def _page(self, entry: _Entry, page: "FetchedPage") -> "WebPage":
-        linked_from = _hashed(entry.linked_from) if entry.linked == entry.url else 0
-        known = replace(page.known, linked_from=linked_from)
+        known = page.known
         self._taken[entry.url] = known.text, page.blocks
         if known.changes >= _ALWAYS:
             self._always.append(entry.url)
-        return replace(page, known=known).item(entry.url, headers=self._site.headers_for(entry.url))
+        return page.item(entry.url, headers=self._site.headers_for(entry.url))
 
     def _copy(self, entry: _Entry, of: str) -> Skipped:
         """Skip a page with the text of another; what was sent of it before is gone."""

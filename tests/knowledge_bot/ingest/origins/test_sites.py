@@ -3,6 +3,7 @@
 import itertools
 import socket
 import ssl
+from collections import Counter
 from urllib.parse import urlsplit
 
 import pytest
@@ -163,14 +164,13 @@ def test_a_second_run_over_the_unchanged_site_changes_no_page_and_is_answered_wi
         again = site.requests[asked:]
     assert versions(items) == first
     assert sent(site, items) == site.sendable
-    pages = [request for request in again if request.path in site.sendable | site.read]
-    unchanged = [request for request in pages if request.status == 304]
-    assert len(unchanged) / len(pages) > 0.9
-    assert len(again) < 1.1 * asked
-    # The rest has no validator, or a new one each time, or a page that calls itself its copy.
-    others = {each.path for each in pages if each.status == 200} & site.sendable
-    kept = {f"/kept/{each}" for each in (0, 1, 2, "by-header")}
-    assert others == {"/busy"} | kept | {f"/shop/{number}" for number in range(5)}
+    pages = [each for each in again if each.path in site.sendable and each.status < 400]
+    # Each page is asked for with its validators first; the rest has none, or a new one each time.
+    # Some are read once more: whether what was linked to from there still is, no 304 says.
+    firsts = {each.path: each.status for each in reversed(pages)}
+    others = {path for path, status in firsts.items() if status == 200}
+    assert others == {"/busy"} | {f"/shop/{number}" for number in range(5)}
+    assert max(Counter(each.path for each in pages if "/kept/" not in each.path).values()) == 2
 
 
 @pytest.mark.slow
@@ -727,28 +727,6 @@ def test_what_a_quiet_page_links_to_is_found_as_long_as_it_is_there(small, plain
     small.page("/list", "/a", "/new")
     small.page("/new")
     assert sent(small, memory.of(site)) == {"/", "/list", "/a", "/new"}
-
-
-def test_what_was_no_page_to_send_is_asked_again_though_nothing_else_changed(small, plain):
-    memory, site = Memory(), Site(f"{small.root}/", sitemaps=False)
-    small.page("/", "/a", "/copy", "/planned", "/unlisted", "/moved")
-    for path in ("/a", "/copy"):
-        small.page(path, like="/a")
-    small.page("/unlisted", "/below", head="<meta name=robots content=noindex>")
-    small.page("/below")
-    small.page("/b")
-    small.page("/c")
-    small.redirect("/moved", "/b")
-    there = {"/", "/a", "/below"}
-    assert sent(small, memory.of(site)) == there | {"/b"}
-    small.page("/copy")
-    small.page("/planned")
-    small.redirect("/moved", "/c")
-    asked = len(small.requests)
-    assert sent(small, memory.of(site)) == there | {"/copy", "/planned", "/c"}
-    assert {each.path for each in small.requests[asked:] if each.status == 304} == {
-        *("/", "/below", "/a")
-    }
 
 
 def test_a_page_that_failed_and_is_not_known_is_looked_for_in_the_next_run(small, plain, day):
