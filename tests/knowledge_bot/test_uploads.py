@@ -25,7 +25,7 @@ from knowledge_bot import (
 from knowledge_bot.ingest import File, aingest
 from refusals import refused
 from scripted_server import answer
-from waiting import open_files
+from waiting import open_files, until
 
 MIB = 1024 * 1024
 
@@ -323,6 +323,26 @@ async def test_an_upload_of_an_ingestion_ends_in_time_whatever_its_file_does(
         item = File(path="idle.md", open=opened)
         report = await aingest(client, [item], collections="col_1", ledger=tmp_path / "l")
     assert (report.undelivered, service.requests) == (1, [])
+
+
+async def test_a_file_is_closed_once_its_last_read_returns_though_the_upload_ended(
+    service, tmp_path
+):
+    may_end = threading.Event()
+
+    class Stalled(Pipe):
+        def read(self, size=-1):
+            return super().read(size) or (may_end.wait(60) and b"")
+
+    stalled = Stalled(b"x")
+    files = iter([io.BytesIO(b"x"), stalled])  # the first is read to be compared
+    transport = service.async_transport
+    async with AsyncClient(KEY, "https://service.test", transport=transport, timeout=0.2) as client:
+        item = File(path="stalled.md", open=lambda: next(files))
+        await aingest(client, [item], collections="col_1", ledger=tmp_path / "l")
+    assert not stalled.closed
+    may_end.set()
+    assert until(lambda: stalled.closed)
 
 
 @pytest.mark.parametrize(
