@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import gc
 import gzip
 import json
 import pickle
@@ -506,6 +507,19 @@ class Recorded:
 
     def close(self):
         self.closed += 1
+
+
+def test_a_closed_client_leaves_no_socket_to_the_garbage_collector(scripted):
+    server = scripted(answer(body=SOURCE))
+    gc.collect()  # what other tests left
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        with Client(KEY, server.url) as client:
+            create(client)
+        del client
+        gc.collect()
+    ours = f"raddr=('127.0.0.1', {server.url.split(':')[2].partition('/')[0]})"
+    assert [str(one.message) for one in told if ours in str(one.message)] == []
 
 
 def test_a_transport_of_the_user_gets_the_request_and_is_closed_with_the_client():

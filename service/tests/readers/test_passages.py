@@ -3,7 +3,7 @@
 import pytest
 
 from knowledge_bot_service.readers import passages as cutting
-from knowledge_bot_service.readers.analyzer.blocks import text_of
+from knowledge_bot_service.readers.analyzer.blocks import Block, text_of
 from knowledge_bot_service.readers.documents.markdown import read_text
 from knowledge_bot_service.readers.documents.text import tidy
 from knowledge_bot_service.readers.passages import LIMIT
@@ -55,6 +55,11 @@ def test_the_rest_of_a_long_item_is_no_item_of_its_own():
     assert first.startswith("- word")
     assert len(rest) > 1
     assert all(one.startswith("- …\n\n  word") for one in rest)
+
+
+def test_the_lines_of_an_item_stand_under_its_first_word():
+    items = [Block("item", "one\ntwo", 1, ("10.",)), Block("item", "three\nfour", 2, ("-",))]
+    assert text_of(items) == "10. one\n    two\n    - three\n      four"
 
 
 def test_code_stays_whole_with_what_introduces_it():

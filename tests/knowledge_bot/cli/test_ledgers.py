@@ -1,6 +1,8 @@
 """`kbot ledger`."""
 
+import json
 import subprocess
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -133,3 +135,10 @@ def test_a_ledger_moves_as_lines_of_json(run, send, tmp_path):
         done = run("ledger", "import", "-", "--ledger", tmp_path / ledger, stdin=lines)
         assert done.exit_code == 1
     assert run("ledger", "status", "--ledger", tmp_path / "other.db").stdout == ""
+
+
+def test_times_of_a_ledger_are_iso_8601_in_json(run, send):
+    send(lost="1.")
+    (entry,) = json.loads(run("ledger", "unknown", "--json").stdout)
+    at = datetime.fromisoformat(entry["updated_at"])
+    assert datetime.now(UTC) - at < timedelta(minutes=5)

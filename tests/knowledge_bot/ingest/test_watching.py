@@ -200,8 +200,10 @@ def test_a_folder_that_is_not_there_yet_is_waited_for(watching, handbook, tmp_pa
     handbook.rename(tmp_path / "away")
     with watching(handbook) as runs:
         assert runs.stays_at(0)
+        assert runs.away == 1
         (tmp_path / "away").rename(handbook)
         assert runs.after(1).created == 3
+        assert runs.away == 1
 
 
 def test_a_link_that_leads_elsewhere_is_followed(watching, handbook, tmp_path):
