@@ -59,3 +59,20 @@ def test_the_dags_run_as_they_stand(dags, connect, monkeypatch, tmp_path):
         ["checked_handbook", "feed", -1, "success"],
         ["checked_handbook", "known", -1, "success"],
     ]
+
+
+@pytest.mark.slow
+def test_an_alarm_of_the_recipe_has_the_text_of_the_error(dags, connect, tmp_path, capfd):
+    page = (ROOT / "docs/recipes/every-night.md").read_text(encoding="utf-8")
+    (code,) = re.findall(
+        r"^```python\n# told_handbook.py\n(.*?)^```", page, re.MULTILINE | re.DOTALL
+    )
+    (tmp_path / "handbook").mkdir()
+    code = code.replace("/srv/handbook", str(tmp_path / "handbook"))
+    with OnAPort(collections={"col_default": "Handbook"}, bots={}) as service:
+        connect(service.base_url, password=service.api_key)
+        assert dags.parse(code, "told_handbook").dag.test().state == "failed"
+    alarms = [line for line in capfd.readouterr().out.splitlines() if line.startswith("ALARM")]
+    assert len(alarms) == 1
+    assert "feed" in alarms[0]
+    assert ".kbot-origin" in alarms[0]
