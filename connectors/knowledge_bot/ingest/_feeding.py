@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # listed files, of which most did not change, and some megabytes of text. And how long an item waits
 # in the buffer, in seconds.
 WINDOW = 500
-_LISTED = 1000
+_LISTED = 4000
 _CHARACTERS = 4_000_000
 _LONGEST_BUFFERED = 0.1
 
