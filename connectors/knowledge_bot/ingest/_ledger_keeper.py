@@ -97,7 +97,7 @@ class LedgerKeeper(Keeper):
 
     def entries(self) -> Iterable[tuple[str, str | None]]:
         """Return key and version of each item of the origin."""
-        return [(key, known.version) for key, known in list(self._left.items())]
+        return [(key, known.version) for key, known in list(self._left.items()) if not known.gone]
 
     # Comparing ------------------------------------------------------------------------------------
 

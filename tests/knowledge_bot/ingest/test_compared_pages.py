@@ -96,6 +96,22 @@ def test_the_ledger_lets_a_site_answer_that_nothing_changed(run, ledger, site):
     assert (report.created, report.unchanged, answers["/a"]) == (0, 3, 304)
 
 
+def test_what_is_gone_is_looked_for_no_more(send, ledger, site):
+    def night(*paths: str):
+        locations = "".join(f"<url><loc>{site.root}{path}</loc></url>" for path in paths)
+        site.responses["/list.xml"] = Response(f"<urlset>{locations}</urlset>".encode())
+        robots = f"Sitemap: {site.root}/list.xml".encode()
+        site.responses["/robots.txt"] = Response(robots, kind="text/plain")
+        report = send(Site(f"{site.root}/", **FAST), ledger=ledger)
+        return report, {path for path, status in read(site).items() if status == 200}
+
+    assert night("/", "/a", "/b")[0].created == 3
+    site.page("/", "/a")
+    assert night("/", "/a")[0].gone == 1
+    report, whole = night("/", "/a")
+    assert (report.unchanged, whole) == (2, {"/robots.txt"})
+
+
 def test_a_page_that_is_forgotten_is_read_and_sent_anew(send, ledger, site):
     pages = listed("urls", site, "/a", "/b")
     send(pages(compare="content"), ledger=ledger)
