@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from airflow_knowledge_bot.hooks import KnowledgeBotHook
 from airflow_knowledge_bot.triggers import KnowledgeBotPingTrigger, KnowledgeBotSourcesEventTrigger
 from calls import KEY
 from in_process import OnAPort
@@ -311,6 +312,16 @@ async def test_after_ten_failures_in_a_row_it_ends_with_a_message(ready, no_slee
         await anext(watching.run())
     assert len(no_sleep) == 10
     assert min(no_sleep) > 200
+
+
+async def test_a_ping_trigger_gives_up_after_ten_strange_failures_in_a_row(monkeypatch, no_sleep):
+    async def broken(self):
+        raise RuntimeError("the API server is away")
+
+    monkeypatch.setattr(KnowledgeBotHook, "get_async_conn", broken)
+    (event,) = await events(trigger(poke_interval=60))
+    assert event == {"status": "failed", "message": "the API server is away"}
+    assert len(no_sleep) == 9
 
 
 async def test_it_backs_off_as_a_sensor_does(ready, no_sleep):

@@ -9,7 +9,7 @@ from typing import IO, Any
 import click
 
 from knowledge_bot import ConfigurationError, Delivery, KnowledgeBotError
-from knowledge_bot.cli.terminal import give_up, printable, write_stderr
+from knowledge_bot.cli.terminal import give_up, write_stderr
 
 
 class Exit(IntEnum):
@@ -53,12 +53,8 @@ class Failed(click.ClickException):
         super().__init__(message)
         self.exit_code = code  # type: ignore[misc] # click has it per class; here it is per error
 
-    def format_message(self) -> str:
-        """Return the sentence; what a service wrote into it cannot steer the terminal."""
-        return printable(self.message)
-
     def show(self, file: IO[Any] | None = None) -> None:  # noqa: ARG002 - click's
-        """Write the sentence to stderr."""
+        """Write the sentence to stderr; what a service wrote into it cannot steer the terminal."""
         write_stderr(f"Error: {self.message}")
 
 

@@ -17,6 +17,7 @@ from knowledge_bot.ingest import (
     ingest,
 )
 from knowledge_bot.origins import (
+    Folder,
     JsonLines,
     Loader,
     Rows,
@@ -61,6 +62,28 @@ def test_what_no_longer_comes_is_gone_and_named_with_its_source(ingested, ledger
     assert all(entry.gone_at is not None for entry in entries.values())
     (holding,) = ledger.status()
     assert (holding.created, holding.gone) == (5, 2)
+
+
+@pytest.mark.parametrize(("vanished", "incomplete"), [(5, False), (6, True)])
+def test_a_place_that_loses_files_while_it_is_read_is_no_whole_one(
+    ingested, tmp_path, vanished, incomplete
+):
+    folder = tmp_path / "handbook"
+    folder.mkdir()
+    files = [folder / f"{number}.md" for number in range(8)]
+
+    class Losing(Folder):
+        def listings(self, memory=None):
+            for listing in super().listings(memory):
+                for file in files[:vanished]:
+                    file.unlink()
+                yield listing
+
+    for file in files:
+        file.write_text(f"This is {file.name}.")
+    report = ingested(Losing(folder))
+    assert (report.skipped, report.created) == (vanished, 8 - vanished)
+    assert bool(report.incomplete) == incomplete
 
 
 def test_what_is_gone_stays_gone_and_keeps_the_time_at_which_it_went(ingested, ledger, monkeypatch):
