@@ -100,7 +100,7 @@ def _escaped(content: bytes) -> bytes:
 
 def _lines(content: bytes) -> Iterator[tuple[str, str, None]]:
     """The pages of a sitemap that is a text with an address on each line."""
-    for number, line in enumerate(content.splitlines()):
+    for number, line in enumerate(content.splitlines() or [b""]):
         address = line.decode("utf-8-sig", "replace").strip()
         if number == 0 and not is_web_address(address):
             raise UnreadableError("it is neither XML nor a list of addresses")

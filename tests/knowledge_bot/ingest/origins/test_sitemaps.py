@@ -105,15 +105,17 @@ BOMB = (
         (b"<html><body>Not found</body></html>", "not a sitemap but <html>"),
         (pages("<loc>/1</loc>")[:-20], "not well-formed"),
         (b"no XML at all", "neither XML nor"),
+        (b"", "neither XML nor"),
+        (gzip.compress(b""), "neither XML nor"),
         (gzip.compress(pages("<loc>/1</loc>"))[:-12], "cannot be unpacked"),
     ],
-    ids=["bomb", "page", "cut off", "text", "cut off while compressed"],
+    ids=["bomb", "page", "cut off", "text", "nothing", "nothing, zipped", "cut off while zipped"],
 )
 def test_what_is_no_sitemap_is_reported(web, body, said):
     web.answers["/s.xml"] = answer(body)
     (last,) = skipped(Sitemap(web.url("/s.xml")).items())
     assert said in last.reason
-    assert last.invalid
+    assert (last.invalid, last.partial) == (True, True)  # nothing that it listed is gone
 
 
 def test_a_compression_bomb_is_not_unpacked(web, monkeypatch):
