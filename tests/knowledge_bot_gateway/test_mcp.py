@@ -97,6 +97,14 @@ async def test_where_nothing_can_be_searched_no_tool_says_so(service):
         assert "not_delivered" in text_of(found)
 
 
+async def test_while_the_service_does_not_say_whether_it_searches_no_tool_does(service):
+    service.fail_next(503, times=None, where=lambda request: request.path.endswith("/ping"))
+    async with connected() as client:
+        tools = await tools_of(client)
+    assert "ask_bot" in tools
+    assert {"search", "fetch"}.isdisjoint(tools)
+
+
 async def test_an_agent_sees_the_newest_conversations(service):
     async with connected() as client:
         asked = [

@@ -213,6 +213,14 @@ def test_a_third_goes_only_when_a_second_night_misses_it(service, folder, feed):
     assert is_as(service, folder)
 
 
+def test_a_source_of_no_origin_is_adopted_and_counted_once(service, feed):
+    with Client(KEY, URL, transport=service.transport) as client:
+        client.create_text_source(name="t0", collections=COLLECTION, content="a 0")
+    report = feed(texts(1), origin="o", anyway=True)
+    assert (report.unchanged, report.created, report.items) == (1, 0, 1)
+    assert len(service.sources) == 1
+
+
 def test_an_older_run_covers_no_newer_text(service, feed):
     feed(texts(1), origin="o")
 

@@ -1,6 +1,9 @@
 """How much a run sends, how fast, and what it reports on the way."""
 
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 
@@ -34,6 +37,28 @@ def test_unchanged_items_do_not_count_for_the_limit(send, service, ledger):
     for day in range(1, 4):
         assert send(texts(20), ledger=ledger, limit=5).created == 5
         assert len(service.created) == 5 * day
+
+
+def test_a_run_waits_for_what_another_one_is_sending_to_the_end_of_its_patience(
+    send, service, ledger, monkeypatch
+):
+    clock = SimpleNamespace(monotonic=lambda: 1.0, time=time.time)  # which never comes to the end
+    monkeypatch.setattr("knowledge_bot.ingest._ledger_keeper.time", clock)
+    arrived, may_answer = threading.Event(), threading.Event()
+
+    def judge(name: str, times: int) -> None:
+        arrived.set()
+        may_answer.wait(60)
+
+    service.judge = judge
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(send, texts(1), ledger=ledger)
+        assert arrived.wait(60)
+        second = pool.submit(send, texts(1), ledger=ledger, wait_ready=0.5)
+        with pytest.raises(TimeoutError):
+            second.result(1)
+        may_answer.set()
+        assert (first.result(60).created, second.result(60).unchanged) == (1, 1)
 
 
 def test_a_rate_holds_for_an_item_that_is_sent_again(send, service, ledger):

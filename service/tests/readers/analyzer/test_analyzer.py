@@ -14,10 +14,15 @@ from knowledge_bot_service.readers.analyzer import (
     sentences,
     small_talk,
 )
+from knowledge_bot_service.readers.analyzer.vectors import DIMENSIONS, vector
 
 
 def searched(question):
     return {form for forms in query_terms(question).terms for form in forms}
+
+
+def test_a_text_of_which_no_word_is_known_has_a_vector_of_zeros():
+    assert vector("", "…") == bytes(DIMENSIONS)
 
 
 def test_terms_are_stems_in_the_order_of_the_text():
