@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from calls import KEY
-from knowledge_bot import Client, KnowledgeBotError
+from knowledge_bot import AsyncClient, Client, KnowledgeBotError
 from knowledge_bot.cli import main
 from knowledge_bot.testing import MemoryService
 
@@ -270,6 +270,66 @@ def test_who_may_feed_twice_is_told_by_what_they_can_give_and_can_give_it(
         with contextlib.suppress(KnowledgeBotError):  # what the command says then
             feeding(monkeypatch, tmp_path, anyway=True)
         assert len(service.sources) == before + len(TEXTS)
+
+
+# What is given in another's place -----------------------------------------------------------------
+
+
+def by_position(name):
+    def make():
+        import knowledge_bot
+        from knowledge_bot import checks, ingest
+
+        home = next(one for one in (knowledge_bot, ingest, checks) if hasattr(one, name))
+        getattr(home, name)("a", "b")
+
+    return make
+
+
+def awaiting_where_blocking_is_wanted():
+    from llama_index_knowledge_bot import KnowledgeBotLLM
+
+    KnowledgeBotLLM(bot_id="bot_1", client=AsyncClient(KEY, URL))
+
+
+def a_time_of_the_command_line():
+    from airflow_knowledge_bot.tasks import as_number
+
+    as_number("wait_ready", "10m", "a number of seconds, or a timedelta")
+
+
+def passage_that_is_not_there():
+    from mcp import Client as McpClient
+
+    from knowledge_bot_gateway import Upstream, create_mcp_server
+
+    async def fetch():
+        memory = MemoryService(
+            bots={"bot_1": {}}, collections=["col_1"], extensions={"sources", "passages"}
+        )
+        with memory.standing_in():
+            async with McpClient(create_mcp_server(Upstream(URL, KEY))) as client:
+                return await client.call_tool("fetch", {"id": "nowhere"})
+
+    raise KnowledgeBotError(asyncio.run(fetch()).content[0].text)
+
+
+@pytest.mark.parametrize(
+    ("mistake", "said"),
+    [
+        (by_position("Text"), "by name: Text(name=…, content=…)"),
+        (by_position("WebPage"), "by name: WebPage(name=…, url=…)"),
+        (by_position("File"), "by name: File(path=…)"),
+        (by_position("Header"), "by name: Header(name=…, value=…)"),
+        (by_position("Question"), "by name: Question(ask=…)"),
+        (awaiting_where_blocking_is_wanted, "belongs into async_client="),
+        (a_time_of_the_command_line, "a number of seconds, or a timedelta, not '10m'"),
+        (passage_that_is_not_there, "`search` finds them"),
+    ],
+)
+def test_a_mistake_is_answered_with_what_to_give(mistake, said):
+    with pytest.raises(Exception, match=re.escape(said)):
+        mistake()
 
 
 # What is said of a profile, which `kbot login` keeps.

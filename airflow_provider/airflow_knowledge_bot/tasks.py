@@ -232,13 +232,13 @@ def as_bool(name: str, given: object, wanted: str = "true or false") -> bool:
     return found
 
 
-def as_number(name: str, given: Any) -> float:
-    """Return a number that a template may have turned into text."""
+def as_number(name: str, given: Any, what: str = "a number") -> float:
+    """Return a number that a template may have turned into text; the error says what it is."""
     try:
         return given.total_seconds() if isinstance(given, timedelta) else float(given)
     except (TypeError, ValueError):
         raise AirflowFailException(
-            f"The task's parameter {name!r} is a number, not {given!r}. Nothing was done."
+            f"The task's parameter {name!r} is {what}, not {given!r}. Nothing was done."
         ) from None
 
 

@@ -678,7 +678,12 @@ def read_pong(body: bytes) -> Literal[True]:
 # (section 2), is left to the service to judge. ------------------------------------------------
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, section 5.6.2
-_LISTED = {"bot_": "{list_bots}", "col_": "{list_collections}"}
+_LISTED = {
+    "bot_": "{list_bots}",
+    "col_": "{list_collections}",
+    "conv_": "{list_conversations}",
+    "src_": "{list_sources}",
+}
 _NOT_IN_IDS = re.compile(r"[\s/\\?#%]")
 
 

@@ -180,7 +180,7 @@ def proxy_for(url: str) -> Proxy | None:
         raise ConfigurationError(
             f"the environment names a proxy for {parts.scheme}:// that cannot be used, of the kind "
             f"{kind!r}; only http:// and https:// proxies can. Correct "
-            "it, add the service's host to NO_PROXY, or pass http_client="
+            "it, or add the service's host to NO_PROXY"
         )
     netloc = f"[{host}]" if ":" in host else host
     login = None

@@ -8,7 +8,7 @@ of anything else have to be there.
 
 import re
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self, cast
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, PlainSerializer
 
@@ -226,7 +226,24 @@ class Message(Model, frozen=True, coerce_numbers_to_str=True):
     """When it was given, in UTC; None: that is not said."""
 
 
-class Header(BaseModel, frozen=True, hide_input_in_errors=True):
+class _ByName:
+    """A model that says what its fields are called to whoever gives them by their place."""
+
+    def __new__(cls, *given: object, **_: object) -> Self:
+        """Make one; `BaseModel` fills it.
+
+        Raises:
+            TypeError: fields are given by their place.
+        """
+        if given:
+            model = cast("type[BaseModel]", cls)
+            needed = [name for name, field in model.model_fields.items() if field.is_required()]
+            named = ", ".join(f"{name}=…" for name in needed)
+            raise TypeError(f"{cls.__name__} takes its fields by name: {cls.__name__}({named})")
+        return super().__new__(cls)
+
+
+class Header(_ByName, BaseModel, frozen=True, hide_input_in_errors=True):
     """A request header that the service sends while it scrapes a page; its value may be secret."""
 
     name: str

@@ -8,7 +8,6 @@ import asyncio
 import inspect
 import json
 import logging
-import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -618,8 +617,13 @@ class _Events(EventStore):
         ]
 
 
-# Codes of what is not there, for which there is a tool that lists what is.
-_LISTED: Final = re.compile("unknown_(bot|collection|conversation)")
+# Codes of what is not there, and the tools that tell what is.
+_LISTED: Final = {
+    "unknown_bot": "`list_bots` lists them",
+    "unknown_collection": "`list_collections` lists them",
+    "unknown_conversation": "`list_conversations` lists them",
+    "unknown_passage": "`search` finds them",
+}
 
 
 @contextmanager
@@ -629,8 +633,8 @@ def _tool_errors() -> Iterator[None]:
         yield
     except KnowledgeBotError as error:
         text, passing = told(error), str(error.may_pass).lower()
-        if listed := _LISTED.fullmatch(getattr(error, "code", None) or ""):
-            text += f" `list_{listed[1]}s` lists them"
+        if listed := _LISTED.get(getattr(error, "code", None) or ""):
+            text += f" {listed}"
         raise ToolError(f"{text} (delivery: {error.delivery}; may_pass: {passing})") from None
     except BaseException as cancelled:
         # A cancelled request gets no answer. The client's note says what was in flight.

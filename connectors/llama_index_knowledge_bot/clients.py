@@ -29,7 +29,9 @@ class Clients:
                 "client",
                 "a knowledge_bot.Client",
                 client,
-                "; pass a key and an address to it: client=Client(api_key, base_url)",
+                "; it belongs into async_client="
+                if isinstance(client, AsyncClient)
+                else "; pass a key and an address to it: client=Client(api_key, base_url)",
             )
         if not isinstance(async_client, AsyncClient | None):
             raise ConfigurationError.expected(

@@ -332,7 +332,9 @@ class KnowledgeBotIngestOperator(OriginTask):
                 options: Any = {
                     **shared_options(self),
                     "prune": prune,
-                    "wait_ready": as_number("wait_ready", self.wait_ready),
+                    "wait_ready": as_number(
+                        "wait_ready", self.wait_ready, "a number of seconds, or a timedelta"
+                    ),
                 }
                 ingestion = Ingestion(
                     collections=collections,

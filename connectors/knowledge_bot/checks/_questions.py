@@ -19,6 +19,7 @@ from pydantic import (
 from knowledge_bot._answers import Answer, alike, folded
 from knowledge_bot._extras import require
 from knowledge_bot.errors import ConfigurationError
+from knowledge_bot.models import _ByName
 
 # Seconds that a regular expression may take over one answer. One that backtracks without end, such
 # as `(a{1,9}){1,99}b`, would take years.
@@ -47,7 +48,7 @@ def _derived_id(given: dict[str, Any]) -> str:
     return hashlib.sha256(written.encode()).hexdigest()[:12]
 
 
-class Question(BaseModel, frozen=True, extra="forbid"):
+class Question(_ByName, BaseModel, frozen=True, extra="forbid"):
     """A question, and what must hold of the answer: everything that is given.
 
     `contains`, `contains_any`, `excludes` and `equals` look at the answer as it came, with the list

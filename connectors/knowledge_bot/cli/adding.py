@@ -104,8 +104,8 @@ def text(
         raise click.UsageError("name a FILE (or `-`), or pass --content, one of the two")
     if not name and source in (None, "-"):
         raise click.UsageError("a text without a file needs a --name")
-    if source not in (None, "-") and not Path(source).exists():
-        raise click.UsageError(f"there is no file {source}; pass a text itself as --content")
+    if source is not None and source != "-" and not (source and Path(source).exists()):
+        raise click.UsageError(f"there is no file {source!r}; pass a text itself as --content")
     body = content if source is None else read_text(source)
     with service.client(needs_key=True) as client:
         into = collections_to_add_to(service, client, collections)

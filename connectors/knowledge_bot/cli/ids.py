@@ -1,6 +1,7 @@
 """Ids on the command line: named, or the only one that the service has."""
 
 import re
+import shlex
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -70,7 +71,7 @@ def bot_and(what: str, words: tuple[str, ...], *, several: str) -> tuple[str | N
         raise click.UsageError(several)
     if len(words) == 2 and not _is_a_bots(words[0]):
         if _is_a_bots(words[1]):
-            raise click.UsageError(f"the bot stands first: {words[1]} {words[0]}")
+            raise click.UsageError(f"the bot stands first: {words[1]} {shlex.quote(words[0])}")
         raise click.UsageError(
             f"{words[0]!r} is not the id of a bot, bot_…: `kbot bots` lists them. And {several}"
         )

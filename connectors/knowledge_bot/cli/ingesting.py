@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 from collections.abc import Callable
 from functools import partial, reduce
 from pathlib import Path
@@ -247,11 +248,23 @@ def _patterns(name: str, text: str) -> Callable[..., Any]:
     return click.option(name, multiple=True, metavar="PATTERN", help=f"{text} Repeatable.")
 
 
+class _FolderType(click.Path):
+    """A folder; of a file, it says which command takes it."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str | bytes | os.PathLike[str]:
+        """Return the folder's path, or fail."""
+        if Path(value).is_file():
+            self.fail(f"{value} is a file; `kbot add file` adds it, once", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 _hidden_option = click.option("--hidden", is_flag=True, help="Include names that begin with a dot.")
 
 
 @ingest.command()
-@click.argument("path", metavar="FOLDER", type=click.Path(exists=True, file_okay=False))
+@click.argument("path", metavar="FOLDER", type=_FolderType(exists=True, file_okay=False))
 @click.option(
     "--include",
     multiple=True,

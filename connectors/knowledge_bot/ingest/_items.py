@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, SecretSt
 from knowledge_bot._endpoints import Collections, Headers, collection_ids, header_list
 from knowledge_bot._texts import holds_login, storable
 from knowledge_bot._threads import begun
+from knowledge_bot.models import _ByName
 
 _PIECE = 1024 * 1024
 
@@ -43,7 +44,7 @@ CollectionIds = Annotated[tuple[str, ...] | None, BeforeValidator(_collection_id
 
 
 # A validation error would quote a whole text, or a secret header.
-class _Item(BaseModel, frozen=True, extra="forbid", hide_input_in_errors=True):
+class _Item(_ByName, BaseModel, frozen=True, extra="forbid", hide_input_in_errors=True):
     """What all items have in common.
 
     Attributes:
