@@ -138,6 +138,11 @@ class Job:
             "of its own",
         )
 
+    def asks_as(self, digest: bytes) -> bool:
+        """Return whether a page has the address and headers of a digest; any other item has."""
+        item: Any = self.item
+        return self.kind != "webpage" or item.content_digest()[:8] == digest[:8]
+
     def is_same(self, digest: bytes, version: str | None) -> bool:
         """Return whether its content is that of a digest, which was sent with a version.
 
@@ -290,6 +295,8 @@ class Examiner:
             self._read(job, known, room, now)
         else:
             job.digest = known(job) or item.content_digest()
+            if not job.asks_as(job.digest):
+                job.digest = item.content_digest()
         if job.kind == "object" and job.digest == _EMPTY:
             raise _UnusableItemError("skipped", f"{job.place} is empty")
         if job.kind == "webpage" and not any(job.digest[8:]):

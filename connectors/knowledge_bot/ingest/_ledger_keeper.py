@@ -169,7 +169,7 @@ class LedgerKeeper(Keeper):
             job.digest = item.content_digest()
             same = job.is_same(known.digest, known.version)
         else:
-            same = given is not None and given == known.version
+            same = given is not None and given == known.version and job.asks_as(known.digest)
         if same:
             self._examiner.came[job.key] = known.digest
             del self._left[job.key]

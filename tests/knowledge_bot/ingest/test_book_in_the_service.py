@@ -441,12 +441,13 @@ def page(version=None, digest=None, **other):
         (page("1"), page(), 0),
         (page(), page("1"), 0),
         (page("etag 1", "d1"), page("etag 2", "d1"), 0),
-        (page("etag 1", "d1"), page("etag 1", "d1", headers={"A": "b"}), 0),
+        (page("etag 1", "d1"), page("etag 1", "d1", headers={"A": "b"}), 1),
+        (page("1", key="p"), WebPage(name="p", url="https://h.example/2", version="1", key="p"), 1),
         (page("etag 1", "d1"), page("etag 2", "d2"), 1),
         (page(), page(headers={"Authorization": "b"}), 1),
         (Text(name="p", content="c"), page("1", key="p"), 1),
     ],
-    ids=range(9),
+    ids=range(10),
 )
 def test_a_page_is_sent_again_when_what_it_says_changes(service, feed, before, now, sent):
     assert feed([before], origin="o").created == 1

@@ -190,14 +190,19 @@ def test_headers_of_pages_are_sent_and_stay_secret(run, service, ledger, tmp_pat
     assert run([changed], ledger=ledger).superseded == 1
 
 
-def test_the_value_of_a_header_may_change_and_the_name_of_one_may_not(run, service, ledger):
-    def page(**headers):
-        return [WebPage(name="p", url="https://h.example/", headers=headers)]
+@pytest.mark.parametrize("version", [None, "1"])
+def test_the_value_of_a_header_may_change_and_the_name_of_one_or_the_address_may_not(
+    run, service, ledger, version
+):
+    def page(url="https://h.example/", **headers):
+        return [WebPage(name="p", url=url, key="p", headers=headers, version=version)]
 
     run(page(Authorization="monday"), ledger=ledger)
     assert run(page(authorization="tuesday"), ledger=ledger).unchanged == 1
     assert run(page(Cookie="tuesday"), ledger=ledger).created == 1
     assert run(page(), ledger=ledger).created == 1
+    assert run(page("https://h.example/other"), ledger=ledger).created == 1
+    assert run(page("https://h.example/other"), ledger=ledger).unchanged == 1
 
 
 def test_one_service_is_one_service_whatever_the_spelling_of_its_address(send, service, ledger):
