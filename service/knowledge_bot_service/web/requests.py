@@ -46,7 +46,7 @@ SAID: Final = {
     _NAME: "must be one line with something to be seen in it, without control characters and "
     "characters that turn the direction of text",
     # The fetcher checks whether the address leads anywhere.
-    _ADDRESS: "must be an http or https address",
+    _ADDRESS: "must be an http or https address without user and password",
     _FIELD_NAME: "must be the name of a header field (RFC 9110 section 5.1)",
     _FIELD_VALUE: "must be the value of a header field (RFC 9110 section 5.5)",
 }
