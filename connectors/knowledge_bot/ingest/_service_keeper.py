@@ -14,7 +14,7 @@ import time
 import zlib
 from array import array
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -474,13 +474,13 @@ class ServiceKeeper(Keeper):
             async for bucket, entries in self._buckets(group):
                 listed = several[bucket]
                 unchanged -= len(listed)
-                for entry in entries:
+                for entry, own in entries:
                     mark, place = listed.pop(entry.key, (None, -1))
                     if entry.key in odd:
                         odd[entry.key].before = entry
                     elif mark is None:
                         self._missing[entry.key] = entry
-                    elif mark == mark_of(entry.key, entry.version):
+                    elif mark == own:
                         unchanged += 1
                     else:
                         different.append((place, entry))
@@ -488,40 +488,34 @@ class ServiceKeeper(Keeper):
         yield Planned(unchanged=unchanged)
         different.sort(key=lambda one: one[0])
         for start in range(0, len(different), WINDOW):
-            yield await self._planned(self._made(different[start : start + WINDOW]))
-        yield await self._planned(lambda _: self._odd)
+            yield await self._planned(different[start : start + WINDOW])
+        yield await self._planned([], self._odd)
 
-    async def _planned(self, made: Callable[[Planned], list[Job]]) -> Planned:
-        planned = Planned()
+    async def _planned(
+        self, places: "Sequence[tuple[int, SyncEntry | None]]", odd: Sequence[Job] = ()
+    ) -> Planned:
+        """Return the plan for some listed files, by their places, and for some `odd` ones."""
+        planned, jobs = Planned(), list(odd)
 
         def examined() -> list[Job]:
-            return self._examiner.usable(made(planned), planned, self._known)
-
-        await self._decide(await asyncio.to_thread(examined), planned)
-        return planned
-
-    def _made(
-        self, places: "Sequence[tuple[int, SyncEntry | None]]"
-    ) -> Callable[[Planned], list[Job]]:
-        """Return what makes jobs of listed files."""
-
-        def made(planned: Planned) -> list[Job]:
-            jobs: list[Job] = []
             for place, entry in places:
                 for job in self._examiner.jobs([self._listed.item(place)], planned):
                     job.before = entry
                     jobs.append(job)
-            return jobs
+            return self._examiner.usable(jobs, planned, self._known)
 
-        return made
+        await self._decide(await asyncio.to_thread(examined), planned)
+        return planned
 
     def _groups(self, wanted: Sequence[int]) -> list[Sequence[int]]:
         """Return buckets in groups, of which not too much is held at once."""
         size = BUCKETS if self._book.found.count < _MOST_AT_ONCE else _OF_A_GROUP
         return [wanted[start : start + size] for start in range(0, len(wanted), size)]
 
-    async def _buckets(self, wanted: Sequence[int]) -> "AsyncIterator[tuple[int, list[SyncEntry]]]":
-        """Yield the entries of buckets.
+    async def _buckets(
+        self, wanted: Sequence[int]
+    ) -> "AsyncIterator[tuple[int, list[tuple[SyncEntry, int]]]]":
+        """Yield the entries of buckets, each with its mark.
 
         Raises:
             StopError: the service has other sums than its entries.
@@ -535,18 +529,21 @@ class ServiceKeeper(Keeper):
             entries = None if by_bucket is None else by_bucket.get(bucket, [])
             yield bucket, await self._checked(bucket, entries)
 
-    async def _checked(self, bucket: int, entries: "list[SyncEntry] | None") -> "list[SyncEntry]":
+    async def _checked(
+        self, bucket: int, entries: "list[SyncEntry] | None"
+    ) -> "list[tuple[SyncEntry, int]]":
         """Return the entries of a bucket once they have its sum, as another run may write them."""
         for _ in range(_TRIES):
             if entries is None:
                 entries = await self._asked("list_entries", bucket=bucket)
-            found = sum(mark_of(entry.key, entry.version) for entry in entries) % SUM_MODULUS
+            marked = [(entry, mark_of(entry.key, entry.version)) for entry in entries]
+            found = sum(mark for _, mark in marked) % SUM_MODULUS
             if found == self._book.sums[bucket]:
-                return entries
+                return marked
             now = await self._asked("compare_origin")
             self._book.sums[bucket] = now.sums[bucket]
             if found == now.sums[bucket]:
-                return entries
+                return marked
             entries = None
         raise StopError(
             Stop.UNSUPPORTED,
