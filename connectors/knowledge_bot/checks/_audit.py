@@ -253,10 +253,7 @@ class _Run:
                 try:
                     text = reader.text(one.item)
                 except (OSError, UnreadableError) as error:
-                    one.item = None
-                    one.reason = (
-                        f"It cannot be read here: {getattr(error, 'strerror', None) or error}."
-                    )
+                    one.item, one.reason = None, _unread(error)
                 else:
                     one.text = text if text and letters(text) else None
 
@@ -322,7 +319,10 @@ class _Run:
         """Judge a document by what the service has written down; None where only asking shows."""
         if entry.status != "failed":
             if entry.digest.startswith("sha256:"):
-                digest = await in_thread(one.item.content_digest)
+                try:
+                    digest = await in_thread(one.item.content_digest)
+                except OSError as error:  # it was there a moment ago
+                    return one.judged(Finding.UNREADABLE, _unread(error))
                 if entry.digest != f"sha256:{digest.hex()}":
                     return one.judged(Finding.OLD, "The service holds another version of it.")
             if one.wanted:
@@ -432,6 +432,10 @@ class _Run:
                     raise
                 self._room -= 1
         raise AssertionError("unreachable")
+
+
+def _unread(error: Exception) -> str:
+    return f"It cannot be read here: {getattr(error, 'strerror', None) or error}."
 
 
 async def _all_of(several: Any) -> list[Any]:

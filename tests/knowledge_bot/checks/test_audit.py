@@ -283,6 +283,19 @@ def test_what_the_service_wrote_down_is_believed_without_asking(run, folder):
     }
 
 
+def test_what_vanishes_while_the_audit_lasts_is_unreadable_and_the_others_are_judged(run, folder):
+    service = MemoryService(bots=answering().bots, extensions={"sync"})
+    with Client("key", URL, transport=service.transport) as client:
+        ingest(client, Folder(folder), collections="col_default")
+
+    def remove(progress):
+        (folder / "tools.md").unlink(missing_ok=True)
+
+    found = outcomes(run(service, Folder(folder), on_progress=remove))
+    assert {found[name] for name in SAID.keys() - {"tools.md"}} == {"found"}
+    assert found["tools.md"] == "unreadable"
+
+
 def test_what_the_origin_cannot_read_is_unreadable_and_what_it_leaves_out_no_document(run):
     skipped = [
         Skipped("a.tmp", "it is left out"),
