@@ -183,7 +183,7 @@ FAULTS: dict[str, Fault] = {
         plain_where_tls_is_meant, ConnectionFailedError, NOT_DELIVERED, 0, 0
     ),
     # The limit of the whole call, at twice the time, must not come first on a busy machine.
-    "no connection in time": Fault(nobody_accepts, LATE, NOT_DELIVERED, 0, 0, timeout=0.4),
+    "no connection in time": Fault(nobody_accepts, LATE, NOT_DELIVERED, 0, 0, timeout=1.0),
     "no free connection in time": Fault(
         *(replying(silence), LATE, NOT_DELIVERED, 0, 0),
         timeout=0.4,
