@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from knowledge_bot.ingest._engine import Run
     from knowledge_bot.models import SyncEntry, SyncPut, SyncSums
 
+    WithMarks = list[tuple[SyncEntry, int]]
+
 # What a version on the wire ends with: see `_Wire`.
 _TAG = " #"
 _LONGEST_VERSION = 2000  # bytes, and then the tag
@@ -512,9 +514,7 @@ class ServiceKeeper(Keeper):
         size = BUCKETS if self._book.found.count < _MOST_AT_ONCE else _OF_A_GROUP
         return [wanted[start : start + size] for start in range(0, len(wanted), size)]
 
-    async def _buckets(
-        self, wanted: Sequence[int]
-    ) -> "AsyncIterator[tuple[int, list[tuple[SyncEntry, int]]]]":
+    async def _buckets(self, wanted: Sequence[int]) -> "AsyncIterator[tuple[int, WithMarks]]":
         """Yield the entries of buckets, each with its mark.
 
         Raises:
@@ -529,9 +529,7 @@ class ServiceKeeper(Keeper):
             entries = None if by_bucket is None else by_bucket.get(bucket, [])
             yield bucket, await self._checked(bucket, entries)
 
-    async def _checked(
-        self, bucket: int, entries: "list[SyncEntry] | None"
-    ) -> "list[tuple[SyncEntry, int]]":
+    async def _checked(self, bucket: int, entries: "list[SyncEntry] | None") -> "WithMarks":
         """Return the entries of a bucket once they have its sum, as another run may write them."""
         for _ in range(_TRIES):
             if entries is None:
