@@ -269,7 +269,9 @@ def _check_of_the_ledger(address: str | None) -> _Check:
     try:
         ledger = open_ledger(address)
         if not ledger.exists():
-            return _Check("ledger", None, "Not there yet; the first `kbot ingest` makes it.")
+            return _Check(
+                "ledger", None, "Not there; the first `kbot ingest` that needs one makes it."
+            )
         held = ledger.status()
     except KnowledgeBotError as error:
         return _Check("ledger", False, str(error))

@@ -149,7 +149,7 @@ def item_of(fields: Any, folder: Path | None = None) -> "WebPage | Text | File":
     from knowledge_bot.ingest._items import File, Text, WebPage
 
     if not isinstance(fields, dict):
-        raise TypeError("expected a JSON object")
+        raise TypeError(f"expected an object as {{name, content}}, not {type(fields).__name__}")
     if "url" in fields:
         return WebPage.model_validate({"name": fields["url"]} | fields)
     if "content" in fields:

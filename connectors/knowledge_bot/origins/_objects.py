@@ -379,8 +379,8 @@ class _StorePlace:
         if not colon or not re.fullmatch(r"[a-z][a-z0-9+.-]*", protocol):
             raise ConfigurationError.of(
                 "address",
-                "expected an address with a protocol, such as s3://bucket/docs/**; for a "
-                "folder use Folder",
+                "expected an address with a protocol, such as s3://bucket/docs/**; a "
+                "folder is fed as a folder",
             )
         if "::" in rest:
             raise ConfigurationError.of(

@@ -46,13 +46,14 @@ class DataFolder:
 
     Raises:
         FolderError: another service uses the folder, it cannot be written to, or it was used before
-            and its database is gone.
+            and its database is gone, or it holds somebody's documents.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
         try:
             _refuse_lost_database(self.path)
+            _refuse_documents(self.path)
             self.material.mkdir(parents=True, exist_ok=True)
             self.path.chmod(0o700)
             self._lock = _locked(self.path / _LOCK)
@@ -119,6 +120,20 @@ def give_to_owner(folder: Path, *files: Path) -> None:
         owner = folder.stat()
         for file in files:
             os.chown(file, owner.st_uid, owner.st_gid)
+
+
+def _refuse_documents(folder: Path) -> None:
+    # What `--data` names becomes the owner's alone, and `kbot ingest` never sends it.
+    if not folder.is_dir() or any((folder / one).exists() for one in (_LOCK, DATABASE, _USED)):
+        return
+    for one in sorted(folder.iterdir()):
+        mine = one.name in (API_KEY, KEYS, MATERIAL, "lost+found") or one.name.startswith(".")
+        if not mine and one.suffix != ".toml":
+            raise FolderError(
+                f"{folder} holds other files, such as {one.name}, and no data of a service; "
+                f"choose a folder for the service alone. `--with {folder}` lets a bot know what "
+                "is in it"
+            )
 
 
 def _refuse_lost_database(folder: Path) -> None:

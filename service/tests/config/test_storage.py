@@ -119,6 +119,21 @@ def test_a_folder_whose_database_is_gone_or_empty_is_not_begun_anew(tmp_path):
         assert sorted(tmp_path.rglob("*")) == before
 
 
+def test_a_folder_of_documents_does_not_become_a_data_folder(tmp_path):
+    tmp_path.chmod(0o755)
+    for name in (".hidden", "kbot.toml", "welcome.md"):
+        (tmp_path / name).write_text("The library opens at nine.")
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(FolderError, match=r"welcome\.md.* `--with "), InProcess(tmp_path):
+        pass
+    assert (sorted(tmp_path.iterdir()), tmp_path.stat().st_mode & 0o777) == (before, 0o755)
+    (tmp_path / "welcome.md").unlink()
+    with InProcess(tmp_path):
+        (tmp_path / "welcome.md").touch()  # what a data folder has by then, it keeps
+    with InProcess(tmp_path):
+        pass
+
+
 @pytest.mark.parametrize("version", [VERSION - 1, VERSION + 1])
 def test_a_folder_of_another_version_is_left_as_it_is(tmp_path, version):
     with InProcess(tmp_path):

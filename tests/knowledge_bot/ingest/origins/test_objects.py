@@ -312,7 +312,7 @@ def test_links_of_a_store_are_not_followed(local, tmp_path):
 @pytest.mark.parametrize(
     ("address", "said"),
     [
-        ("handbook", "for a folder use Folder"),
+        ("handbook", "a folder is fed as a folder"),
         ("https://h.example/docs/", "for pages use Urls"),
         ("simplecache::s3://bucket/docs", "expected an address"),
         ("memory://a::b", "zip:// takes its file"),
