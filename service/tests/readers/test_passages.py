@@ -96,6 +96,12 @@ def test_a_table_is_cut_between_rows_each_part_with_the_names_of_the_columns():
     assert all(one.endswith(f" kg\n{more}") for one in cut[:-1])
 
 
+def test_the_one_row_of_a_table_may_be_long():
+    cut = list(passages(table(["Name", "Note"], ["Alpha", "word " * 600])))
+    assert len(cut) > 1
+    assert cut[0].startswith("Name: Alpha")
+
+
 def test_a_long_row_and_a_wide_table_are_told_with_the_names_of_the_columns():
     note = " ".join(f"word{number}" for number in range(160))
     long = table(["Name", "Note", "Price"], ["Alpha", note, "77"], ["Beta", "", "5"])
