@@ -9,7 +9,10 @@ from knowledge_bot import ConfigurationError
 from knowledge_bot.checks import load_questions
 from knowledge_bot.cli import main
 
-COMMANDS = ["conformance", "man", "search", "completion", "logout", "profiles", "ledger copy a b"]
+COMMANDS = [
+    *("conformance", "man", "search", "completion", "logout", "profiles"),
+    *("ledger copy a b", "ledger refused"),
+]
 OPTIONS = {
     "check bot_1 questions.toml": ["--baseline", "--ledger"],
     "ask bot_1 When?": ["--ledger"],

@@ -91,7 +91,7 @@ def test_a_task_fails_when_a_row_is_refused_and_all_others_are_there(
     with pytest.raises(IncompleteIngestionError) as failed:
         feed(rows_of(0, 2))
     assert (failed.value.report.refused, failed.value.report.created) == (2, 0)
-    assert len(list(ledger.refused())) == 2
+    assert len(list(ledger.entries("refused"))) == 2
 
 
 def feed_in_parts(feed, rows, size=25):

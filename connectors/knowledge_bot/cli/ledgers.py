@@ -75,9 +75,6 @@ def _listing(*columns: str) -> Callable[[Callable[["Ledger"], Any]], click.Comma
     return decorate
 
 
-_TROUBLED = ("key", "name", "collections", "since=updated_at", "what happened=error")
-
-
 @_listing("service", "collections", "created", "claimed", "refused", "unknown", "gone")
 def status(kept: "Ledger") -> "Iterable[LedgerCounts]":
     """Count what the ledger knows, by service and collections.
@@ -87,7 +84,7 @@ def status(kept: "Ledger") -> "Iterable[LedgerCounts]":
     return kept.status()
 
 
-@_listing(*_TROUBLED)
+@_listing("key", "name", "collections", "since=updated_at", "what happened=error")
 def unknown(kept: "Ledger") -> "Iterable[Entry]":
     """List the items that the service may or may not have.
 
@@ -97,17 +94,6 @@ def unknown(kept: "Ledger") -> "Iterable[Entry]":
     Example: kbot ledger unknown --json | jq -r '.[].key'
     """
     return kept.unknown()
-
-
-@_listing(*_TROUBLED)
-def refused(kept: "Ledger") -> "Iterable[Entry]":
-    """List the items that the service refused, or that did not reach it.
-
-    The next `kbot ingest` that finds them tries them again.
-
-    Example: kbot ledger refused | cut -f5 | sort | uniq -c
-    """
-    return kept.refused()
 
 
 # Both begin alike, so that a script takes the same column of each. A key is not in them: it may

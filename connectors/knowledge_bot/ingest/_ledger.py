@@ -202,10 +202,6 @@ class Ledger:
         """Yield the items whose outcome is unknown, claims of dead workers included."""
         return self.entries(State.UNKNOWN)
 
-    def refused(self) -> Iterator[Entry]:
-        """Yield the items that the service refused, or that did not reach it."""
-        return self.entries(State.REFUSED)
-
     def gone(self, *, service: str | None = None) -> Iterator[Entry]:
         """Yield the items that the service has and that their origin no longer yields.
 

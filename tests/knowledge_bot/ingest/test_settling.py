@@ -31,7 +31,7 @@ def filled(filled_with, ledger):
 def seen(ledger: Ledger) -> dict[str, list[str]]:
     return {
         "unknown": [entry.key for entry in ledger.unknown()],
-        "refused": [entry.key for entry in ledger.refused()],
+        "refused": [entry.key for entry in ledger.entries("refused")],
         "gone": [entry.key for entry in ledger.gone()],
         "superseded": [source.key for source in ledger.superseded()],
         "all": [entry.key for entry in ledger.entries()],
