@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from knowledge_bot import Client
+    from knowledge_bot._extensions import Extensions
 
 # How many failures are listed for people; --json lists all.
 _SHOWN = 20
@@ -161,8 +162,13 @@ class ReportedRuns:
             self.say(f"{command} lists what is gone, but still in the service.")
 
     @property
+    def _announced(self) -> "Extensions":
+        """What the service announced to the run; nobody asks it again for the sake of a note."""
+        return self._client._connections.announced.extensions or {}  # noqa: SLF001 - the core's own
+
+    @property
     def _service_keeps_it(self) -> bool:
-        return "sync" in self._client.extensions()
+        return "sync" in self._announced
 
     def _command(self, rest: str) -> str:
         return f"`kbot ledger {rest}{self._ledger}`"
@@ -211,11 +217,13 @@ class ReportedRuns:
             self.say(f"{_sentence(report.stop_reason)} The next run goes on.")
         if report.items == 0 and not report.removed and report.stopped is None:
             self.say("Nothing to send was found.")
+        if report.items == 0 and report.stopped is Stop.UNAVAILABLE:
+            return  # nothing was compared
         if self._service_keeps_it:
             book = "what the service has"
         else:
             book = f"{'a new ledger, ' if is_new else ''}{self._options.ledger}"
-            if keeps_book_for_others(self._client.extensions()):
+            if keeps_book_for_others(self._announced):
                 book += ", since this API key may not replace and delete; use one that may"
         note = "nothing was sent; compared with" if report.dry_run else "compared with"
         self.say(f"({report.duration:.1f} s; {note} {book})")

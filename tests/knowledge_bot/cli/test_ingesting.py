@@ -11,6 +11,7 @@ import time
 import pytest
 
 from calls import SOURCE
+from knowledge_bot.testing import no_waiting
 from nightly import nightly
 from pseudo_terminal import terminal
 from scripted_server import answer
@@ -45,6 +46,29 @@ def test_what_cannot_be_is_a_sentence_and_nothing_is_sent(run, standing_in, argu
     assert done.exit_code == 2
     assert said in done.stderr
     assert not service.sources
+
+
+def test_a_run_that_never_reached_the_service_ends_as_its_report_says(
+    run, standing_in, handbook, monkeypatch
+):
+    """And not by an error of its summary, which would also end a `--watch`."""
+    monkeypatch.setattr("knowledge_bot.ingest._pressure._LONGEST_OUTAGE", 0.1)
+    service = standing_in(collections=["col_1"])
+    service.reachable = False
+    with no_waiting():
+        done = run("ingest", "folder", handbook, *IN_ONE)
+    assert (done.exit_code, "compared with" in done.stderr) == (1, False)
+    assert "Stopped before the end: the service is not available" in done.stderr
+    assert service.pings == []
+
+
+def test_a_dry_run_without_a_key_asks_nobody(run, standing_in, handbook, monkeypatch):
+    service = standing_in(collections=["col_1"], extensions={"sync"})
+    service.reachable = False
+    monkeypatch.delenv("KNOWLEDGE_BOT_API_KEY")
+    done = run("ingest", "folder", handbook, "--dry-run", *IN_ONE)
+    assert (done.exit_code, "compared with what the service has" in done.stderr) == (0, False)
+    assert "would create\t3" in done.stdout
 
 
 @pytest.mark.slow
