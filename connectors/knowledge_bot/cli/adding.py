@@ -77,7 +77,8 @@ def page(
             source = client.create_webpage_source(
                 name=name or url, collections=into, url=url, headers=listed
             )
-    _write_source(source, as_json=as_json)
+        _write_source(source, as_json=as_json)
+        _tell_of_reading(client)
 
 
 @add.command()
@@ -113,7 +114,8 @@ def text(
             created = client.create_text_source(
                 name=name or Path(source or "").name, collections=into, content=body or ""
             )
-    _write_source(created, as_json=as_json)
+        _write_source(created, as_json=as_json)
+        _tell_of_reading(client)
 
 
 def _files(_context: click.Context, _: click.Parameter, paths: tuple[str, ...]) -> tuple[str, ...]:
@@ -175,6 +177,7 @@ def file(
                 ends.append(Exit.UNKNOWN if unknown else account)
                 if Exit.ACCOUNT in ends:
                     break
+        _tell_of_reading(client, made=len(paths) - len(ends))
     if ends:
         raise Failed("Not every file was added; see above.", max(ends))
 
@@ -205,6 +208,13 @@ def _headers(given: tuple[str, ...]) -> dict[str, str]:
             raise click.BadParameter("expected 'NAME: VALUE'", param_hint="--header")
         headers[name.strip()] = value.strip()
     return headers
+
+
+def _tell_of_reading(client: "Client", made: int = 1) -> None:
+    """Say where it shows that a source was read, if the service lists them; ask it nothing."""
+    announced = client._connections.announced.extensions or {}  # noqa: SLF001 - the core's own
+    if made and "sources" in announced:
+        write_stderr("(now it is read: `kbot sources list` says whether it could be, or why not)")
 
 
 def _write_source(source: "Source", *, as_json: bool) -> None:
