@@ -167,7 +167,7 @@ class Reply:
 
 
 def placeholder(kind: str, name: object = None) -> str:
-    """Return what stands in a text for what is not text, such as `[image]` and `[file a.pdf]`.
+    """Return what stands in a text for what is not text, such as `[image]` and `[file a.csv]`.
 
     Args:
         kind: what it is, by any provider's name: `image_url`, `input_audio`.
