@@ -252,6 +252,14 @@ RTF = (
             )
             for way in (' text:continue-numbering="true"', ' text:continue-list="l1"')
         ),
+        (
+            "a.odt",
+            odf(
+                "<text:p><draw:frame><draw:image/><svg:title>The fountain</svg:title>"
+                "<svg:desc>seen from above.</svg:desc></draw:frame></text:p>"
+            ),
+            "The fountain seen from above.",
+        ),
         ("a.ods", odf(SHEET, kind="spreadsheet"), "## Fees\n\nTown: Bern; Fee: 12,50 €"),
         ("a.odp", odf(SLIDE, kind="presentation"), "## Loans\n\nBring a card."),
         (
