@@ -221,7 +221,9 @@ class ItemFeed:
                     self._taken.clear()
                     self._filled.set()
                     await self._taken.wait()
-        except Exception as error:  # noqa: BLE001 - raised by planned()
+        except BaseException as error:  # raised by planned()
+            if self.exhausted:  # it was cancelled by `end`
+                raise
             self._fail(error)
         self._finish()
 

@@ -219,6 +219,24 @@ def test_an_asynchronous_item_is_sent_before_the_next_one_comes(service, ledger)
     assert asyncio.run(main()).created == 2
 
 
+def test_asynchronous_items_that_end_in_a_cancellation_of_their_own_end_the_run(service, ledger):
+    async def broken():
+        for item in texts(5):
+            yield item
+        inner = asyncio.create_task(asyncio.sleep(60))
+        inner.cancel()
+        await inner
+
+    async def main() -> None:
+        async with AsyncClient(KEY, service.url) as client, asyncio.timeout(20):
+            await aingest(client, broken(), collections="col_1", ledger=ledger)
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(main())
+    (holding,) = ledger.status()
+    assert (holding.created, holding.claimed, holding.unknown) == (5, 0, 0)
+
+
 def test_no_step_of_a_run_is_long_for_the_callers_loop(service, ledger):
     """Other parts of the program are served meanwhile, by the CPU time of the loop's thread."""
     gc.disable()  # a collection takes as long as all that the process holds, whoever begins it
