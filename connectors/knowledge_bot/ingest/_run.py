@@ -13,6 +13,7 @@ from knowledge_bot._threads import in_own_loop
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._engine import Keeper, Run, Sender
 from knowledge_bot.ingest._feeding import RunOrigin
+from knowledge_bot.ingest._listings import Skipped
 from knowledge_bot.ingest._options import (
     CheckedOptions,
     IngestionOptions,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from knowledge_bot.ingest._ledger import Ledger
+    from knowledge_bot.origins._origin import Memory
 
 # The longest wait for outcomes to be recorded after an abort, in seconds.
 _ABORT_TIMEOUT = 5.0
@@ -208,9 +210,11 @@ class _Known:
     def __init__(self, name: str, keys: Iterable[str]) -> None:
         self.name, self._keys = name, frozenset(keys)
 
-    def items(self) -> Iterator[object]:
-        """Yield nothing."""
-        return iter(())
+    def items(self, memory: "Memory") -> Iterator[object]:
+        """Yield nothing, unless the book has nothing under this name."""
+        if self._keys and not any(memory.entries()):
+            reason = "nothing was sent under this name; is it the one that the runs were given?"
+            yield Skipped(self.name, reason, invalid=True, partial=True)
 
     def gone_reason(self, key: str) -> str:
         """Return whether the item with a key is there."""
@@ -239,7 +243,8 @@ def complete(
         gone_limit: as for `ingest`.
 
     Returns:
-        The counts of what is `removed`, `gone` and `withheld`.
+        The counts of what is `removed`, `gone` and `withheld`; not `ok` where nothing was sent
+        under this name, though there are keys.
 
     Raises:
         ConfigurationError: an argument cannot be used.

@@ -375,6 +375,19 @@ def test_parts_come_in_any_order_and_again_and_only_the_end_removes(service, fee
     assert len(service.sources) == 6
 
 
+@pytest.mark.parametrize("extensions", [{"sync"}, set()])
+def test_the_end_of_an_origin_under_another_name_is_not_ok(tmp_path, extensions):
+    service = MemoryService(collections=[COLLECTION], extensions=extensions)
+    ledger = Ledger(tmp_path / "kbot.db")
+    with Client(KEY, URL, transport=service.transport) as client:
+        how = {"collections": COLLECTION, "ledger": ledger, "complete": False}
+        assert ingest(client, texts(3), origin="crm", **how).created == 3
+        report = complete(client, "CRM", ["t0"], ledger=ledger)
+        assert (report.ok, "CRM" in report.incomplete) == (False, True)
+        assert complete(client, "CRM", [], ledger=ledger).ok
+        assert complete(client, "crm", ["t0", "t1"], ledger=ledger).ok
+
+
 @pytest.mark.parametrize(
     ("code", "ended"), [("idempotency_key_reused", "unknown"), ("invalid_request", "refused")]
 )
