@@ -286,9 +286,9 @@ class Urls(OfLines, ComparedPages):
         for number, line in lines:
             address = line.decode("utf-8", "replace").strip()
             if not address.startswith("#"):
-                yield skipped_address(address, f"{self._label}, line {number}") or WebPage(
-                    name=address, url=address
-                )
+                wrong = skipped_address(address, f"{self._label}, line {number}")
+                # Which page it was, nobody can tell, so none of before is gone.
+                yield replace(wrong, partial=True) if wrong else WebPage(name=address, url=address)
 
 
 def _check_way(given: object, other: str | None) -> None:

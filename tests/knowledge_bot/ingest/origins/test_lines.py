@@ -87,8 +87,8 @@ def test_addresses_are_pages(tmp_path):
     one, two, three, four = Urls(path).items()
     assert one == WebPage(name="https://h.example/a", url="https://h.example/a")
     assert two.url == "https://h.example/b"
-    assert (three.name, three.invalid) == ("h.example", True)
-    assert four.invalid
+    assert (three.name, three.invalid, three.partial) == ("h.example", True, True)
+    assert (four.invalid, four.partial) == (True, True)
     assert list(Urls(["https://h.example/a"]).items()) == [one]
 
 
