@@ -427,8 +427,8 @@ def _reading() -> Callable[[Callable[..., None]], Any]:
         click.option(
             "--reread",
             is_flag=True,
-            help="Read all pages. Otherwise those that their servers say are unchanged are read "
-            "every eighth time.",
+            help="Read all pages. Otherwise those that are said to be unchanged are read about "
+            "once a week.",
         ),
         click.option(
             "--requests",
