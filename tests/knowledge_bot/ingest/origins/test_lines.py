@@ -40,7 +40,7 @@ def test_each_line_is_the_item_that_its_fields_say(tmp_path):
     ("line", "said"),
     [
         ('{"name": "a", "content": ', "it is not JSON: EOF while parsing a value at column 25"),
-        ("[1, 2]", "JSON object"),
+        ("[1, 2]", "an object as {name, content}"),
         ('{"name": "a", "contents": "x"}', "nor a path, but name, contents"),
         ('{"name": "a", "content": 3}', "content"),
         ('{"name": "", "content": "x"}', "name"),
