@@ -49,7 +49,7 @@ _TOUCHES = 500
 _MISSING = 1000
 _NAMES = 500
 
-_LONGEST_NAME = 1024  # characters of an origin and a key
+LONGEST_NAME = 1024  # characters of an origin and a key
 _LONGEST_VERSION = 2048  # bytes of UTF-8
 _LONGEST_NOTE = 4096  # bytes of UTF-8
 _LONGEST_DIGEST = 128
@@ -438,11 +438,11 @@ def _text(argument: str, value: object) -> str:
     """Return an origin, a key or the like, checked for what the extension allows."""
     if not isinstance(value, str):
         raise ConfigurationError.expected(argument, "a string", value)
-    if not 0 < len(value) <= _LONGEST_NAME:
+    if not 0 < len(value) <= LONGEST_NAME:
         raise ConfigurationError.of(
-            argument, f"expected 1 to {_LONGEST_NAME} characters, not {len(value)}"
+            argument, f"expected 1 to {LONGEST_NAME} characters, not {len(value)}"
         )
-    _bounded(argument, value, 4 * _LONGEST_NAME)
+    _bounded(argument, value, 4 * LONGEST_NAME)
     return value
 
 

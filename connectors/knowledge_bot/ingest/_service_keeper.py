@@ -19,7 +19,15 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from knowledge_bot._extensions import new_key
-from knowledge_bot._sync import BUCKETS, SUM_MODULUS, SyncMissing, SyncTouch, bucket_of, mark_of
+from knowledge_bot._sync import (
+    BUCKETS,
+    LONGEST_NAME,
+    SUM_MODULUS,
+    SyncMissing,
+    SyncTouch,
+    bucket_of,
+    mark_of,
+)
 from knowledge_bot.errors import APIError, KnowledgeBotError, UnexpectedResponseError
 from knowledge_bot.ingest._engine import Keeper
 from knowledge_bot.ingest._feeding import WINDOW
@@ -554,10 +562,12 @@ class ServiceKeeper(Keeper):
         if not jobs or self._options.dry_run:
             self._counters.counts["unchanged"] += len(jobs)
             return []
-        outcomes = await self._asked("touch_entries", [self._touch_of(job) for job in jobs])
+        # One key that the service cannot have would end the call; it is refused when it is sent.
+        possible = [self._touch_of(job) for job in jobs if len(job.key) <= LONGEST_NAME]
+        outcomes = await self._asked("touch_entries", possible) if possible else {}
         again = []
         for job in jobs:
-            if outcomes[job.key] != "touched":
+            if outcomes.get(job.key) != "touched":
                 job.moved = None
                 again.append(job)
                 continue

@@ -292,9 +292,11 @@ def test_keys_that_look_alike_are_two(service, feed):
     assert feed(twins, origin="o").unchanged == 2
 
 
+@pytest.mark.parametrize("complete", [True, False])
 @pytest.mark.parametrize("key", ["k" * 1025, "a\0b"])
-def test_what_is_no_key_is_invalid_and_the_rest_is_sent(service, feed, key):
-    report = feed([Text(name="n", content="c", key=key), *texts(2)], origin="o")
+def test_what_is_no_key_is_invalid_and_the_rest_is_sent(service, feed, key, complete):
+    items = [Text(name="n", content="c", key=key), *texts(2)]
+    report = feed(items, origin="o", complete=complete)
     assert (report.invalid, report.created) == (1, 2)
 
 
