@@ -43,10 +43,15 @@ def delete_entries(connection: sqlite3.Connection, source: int, limit: int) -> i
 
 def move_entries(connection: sqlite3.Connection, source: int, collections: Iterable[int]) -> None:
     """Let the passages of a source be found in other collections, in the caller's transaction."""
-    connection.execute(
+    moved = connection.execute(
         "UPDATE passage_index SET scope = ?"
         " WHERE rowid IN (SELECT id FROM passage WHERE source = ?)",
         (_scope(collections), source),
+    ).rowcount
+    # What is remembered of collections is of so many passages added and removed.
+    connection.execute(
+        "UPDATE passage_count SET added = added + :moved, removed = removed + :moved",
+        {"moved": moved},
     )
 
 

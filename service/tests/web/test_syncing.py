@@ -38,6 +38,8 @@ def test_a_source_that_is_put_into_another_collection_answers_there_alone(fresh_
         source = put_text(fresh_http, "canoes", content)["id"]
         if content == KNOWN:
             fresh.wait_until_ready(300)
+        # What was found for a question is remembered.
+        assert content != KNOWN or "seven" in ask(fresh_http, QUESTION)["answer"]
         assert put_text(fresh_http, "canoes", content, "col_two")["id"] == source
         fresh.wait_until_ready(300)
         for bot, knows in (("bot_one", False), ("bot_two", True)):
