@@ -82,7 +82,9 @@ _TAG: Final = re.compile(r"(?i)<((?:user[_-]?)?(?:question|query|input|frage|pre
 _FIELD: Final = re.compile(r'(?i)"(?:question|query|user_input)"\s*:\s*("(?:[^"\\]|\\.)+")')
 _FIELDS: Final = ("question", "query", "user_input", "input", "prompt", "content")
 _CODE: Final = re.compile(r"(?s)```.*?(?:```|$)")
-_BESIDE: Final = re.compile(r"(?s)<(article|at|context|documents?|passages?|text)>.*?</\1>|<@\w+>")
+_BESIDE: Final = re.compile(
+    r"(?s)<(article|at|context|documents?|passages?|text)>(?:(?!<\1>).)*?</\1>|<@\w+>"
+)
 
 # What asks for a better answer to the question before it, from some more material.
 _REFINES: Final = re.compile(
@@ -197,8 +199,10 @@ def refines(message: str) -> bool:
 def told_in(question: str) -> tuple[str, str]:
     """What a text tells around the one question that it asks, and that; nothing if it is short."""
     asking = asking_in(question)
+    if len(asking) != 1:
+        return "", question
     told = " ".join(piece for piece in _pieces(question) if piece not in asking)
-    return (told, asking[0]) if len(asking) == 1 and len(told) >= _TOLD else ("", question)
+    return (told, asking[0]) if len(told) >= _TOLD else ("", question)
 
 
 def asking_in(text: str) -> Sequence[str]:
@@ -210,7 +214,7 @@ def _object(text: str) -> str:
     """Return the question of a JSON object, or of the last message that it has."""
     try:
         found = json.loads(text) if text[:1] == "{" else {}
-    except ValueError:
+    except (ValueError, RecursionError):
         return ""
     messages = found.get("messages")
     if isinstance(messages, list) and messages and isinstance(messages[-1], dict):
@@ -308,12 +312,12 @@ def _asked(text: str) -> str:
 
 def _unsigned(text: str) -> str:
     """Return a text without its closing, and the signature that comes after it."""
-    closings = (
-        match.start()
-        for match in _CLOSING.finditer(text)
-        if text[: match.start()].strip() and not asking_in(text[match.end() :])
-    )
-    bare = text[: next(closings, None)].rstrip()
+    end = len(text)
+    for match in reversed([*_CLOSING.finditer(text)]):
+        if asking_in(text[match.end() : end]) or not text[: match.start()].strip():
+            break
+        end = match.start()
+    bare = text[:end].rstrip()
     signature = _SIGNATURE.search(bare)
     return bare[: signature.start()] if signature and asking_in(bare[: signature.start()]) else bare
 

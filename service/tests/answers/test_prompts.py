@@ -7,6 +7,7 @@ import json
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from time import process_time
 
 import httpx
 import pytest
@@ -221,7 +222,6 @@ def test_a_question_about_answers_asks_for_itself(message):
     assert asked_in(message, said).question == question_in(message)
 
 
-@pytest.mark.timeout(20)
 @pytest.mark.parametrize(
     "prompt",
     [
@@ -229,12 +229,18 @@ def test_a_question_about_answers_asks_for_itself(message):
         + ("This tells a lot about the library and its tools. " * 9 + "\n\n") * 80,
         "User:\n" * 6600,
         "[INST] " * 5700,
+        "<at>" * 9900,
+        "We ask:\n" + "Best\n" * 6000 + "Who?",
+        " ".join(f"{number}?" for number in range(30_000)),
+        '{"a":' * 6000,
     ],
-    ids=["paragraphs", "names", "marks"],
+    ids=["paragraphs", "names", "marks", "tags", "closings", "questions", "objects"],
 )
 def test_a_long_prompt_is_searched_for_its_question_once(prompt):
+    began = process_time()
     for _ in range(5):
-        assert question_in(prompt)
+        assert asked_in(prompt).question
+    assert process_time() - began < 10
 
 
 @pytest.fixture(scope="module")
