@@ -9,7 +9,7 @@ the service cannot go back, so the second time the turns are sent to a new conve
 
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
@@ -76,22 +76,21 @@ def router(upstream: Upstream) -> APIRouter:
         if previous is not None:
             before = kept.find(whose, body.previous_response_id)
         messages = _messages(body, previous)
-        turns = [*before.turns, *messages[1:]] if before else messages.copy()
+        turns = _turns(messages, before, is_first=previous is None and named is None)
         try:
             on_fork: OnFork = "new" if previous is None else "error"
             reply = await ask(upstream, request, body, messages, named=named, on_fork=on_fork)
         except ForkError:
-            if before is None:
+            if turns is None:
                 raise _not_found(
                     "previous_response_id: its conversation has continued since, or is not known "
                     "here, and the service cannot go back. Send all messages as input, without it."
                 ) from None
             reply = await ask(upstream, request, body, turns)
-        turns.append(Said("assistant", reply.message.answer))
+        turns = turns and [*turns, Said("assistant", reply.message.answer)]
         answered = _Answered(body, reply.message, began, whose, turns)
-        is_known = previous is None or before is not None
-        characters = sum(len(one.text) for one in turns)
-        if body.store is not False and is_known and characters <= _MOST_CHARACTERS:
+        characters = sum(len(one.text) for one in turns or messages)
+        if body.store is not False and characters <= _MOST_CHARACTERS:
             kept.keep(whose, answered.id, answered)
         return answered
 
@@ -123,8 +122,8 @@ def router(upstream: Upstream) -> APIRouter:
         if found is None:
             raise Problem(
                 404,
-                "This response is not kept here: too many came since, the gateway was started "
-                "again, or it was asked for with store=false.",
+                "This response is not kept here: too many came since, it is too long with what was "
+                "said before, the gateway was started again, or it was asked for with store=false.",
                 code="response_not_found",
             )
         if not stream:
@@ -198,6 +197,15 @@ def _messages(body: ResponseRequest, previous: _Previous | None) -> list[Said]:
     return [answer, *instructions, *given]
 
 
+def _turns(
+    messages: Sequence[Said], before: "_Answered | None", *, is_first: bool
+) -> Sequence[Said] | None:
+    """Return all turns up to a question; None where those before it are not known here."""
+    if before is not None:
+        return before.turns and [*before.turns, *messages[1:]]
+    return messages if is_first else None
+
+
 def _digest(body: ResponseRequest) -> str:
     return Said("system", body.instructions).digest if body.instructions else ""
 
@@ -211,14 +219,14 @@ class _Answered:
         message: the answer.
         began: when the request came, in Unix seconds.
         whose: whose it is.
-        turns: all turns up to it, as far as they are known.
+        turns: all turns up to it; None where those before it are not known here.
     """
 
     body: ResponseRequest
     message: Message
     began: int
     whose: str
-    turns: list[Said]
+    turns: Sequence[Said] | None
 
     @property
     def id(self) -> str:

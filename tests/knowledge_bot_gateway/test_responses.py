@@ -126,6 +126,14 @@ def test_a_named_conversation_is_gone_on_in(client, service):
             previous_response_id=first.id,
         )
     assert asked(service) == ["Who opens?", "And?"]
+    assert client.responses.retrieve(second.id).output_text == second.output_text
+    # The turns before it are not here: the second time they cannot be sent elsewhere.
+    third = client.responses.create(model=BOT, input="Why?", previous_response_id=second.id)
+    assert third.conversation == first.conversation
+    with pytest.raises(openai.NotFoundError) as failure:
+        client.responses.create(model=BOT, input="How?", previous_response_id=second.id)
+    assert failure.value.code == "previous_response_not_found"
+    assert len(asked(service)) == 3
 
 
 def test_a_stream_tells_the_whole_response(client):
