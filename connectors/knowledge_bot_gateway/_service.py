@@ -17,7 +17,7 @@ from knowledge_bot import (
 )
 from knowledge_bot.adapters import check_number
 from knowledge_bot.adapters.settings import allow_connections, async_twin, shared_client
-from knowledge_bot.conversations import Conversations, Heads, OnFork, Reply, Said
+from knowledge_bot.conversations import Conversations, Heads, HeadsError, OnFork, Reply, Said
 
 _log = logging.getLogger("knowledge_bot.gateway")
 
@@ -140,6 +140,8 @@ def told(error: KnowledgeBotError) -> str:
     if getattr(error, "argument", None):
         return str(error)
     _log.log(logging.WARNING if error.may_pass else logging.INFO, "%s", error)
+    if isinstance(error, HeadsError):
+        return "The gateway cannot read or store what was answered last. Nothing was sent."
     if isinstance(error, APIError):
         code = f" [{error.code}]" if error.code else ""
         said = f": {error.message.rstrip('.')}" if error.message else ""

@@ -75,6 +75,19 @@ def test_two_gateways_that_share_heads_know_each_others_chats(start, service, tm
     assert asked(service) == ["Who opens?", "And then? 0", "And then? 1", "And then? 2"]
 
 
+def test_a_store_of_heads_that_is_broken_is_not_the_services_fault(start, service, tmp_path):
+    heads = tmp_path / "heads.db"
+    client = openai_of(start(heads=Heads(heads)), max_retries=0)
+    say(client, "Who opens?")
+    for file in tmp_path.iterdir():
+        file.write_bytes(b"no database" * 1000)
+    with pytest.raises(openai.InternalServerError) as failure:
+        say(client, "Who closes?")
+    assert (failure.value.status_code, failure.value.code) == (503, "heads_unavailable")
+    assert failure.value.body["message"].startswith("The gateway cannot read or store")
+    assert asked(service) == ["Who opens?"]
+
+
 def test_a_named_conversation_is_gone_on_in_with_what_is_new(client, service):
     first = say(client, "Who opens?")
     for option in (
