@@ -144,15 +144,16 @@ class Finder:
             limit: how many passages to return at most; 40 or fewer.
         """
         found = self._look(asked, collections, limit)
-        return replace(found, is_found=found.is_found and not self._is_unheard_of(asked.question))
+        is_found = found.is_found and not self._is_unheard_of(asked.question, collections)
+        return replace(found, is_found=is_found)
 
-    def _is_unheard_of(self, question: str) -> bool:
-        """Whether it asks of something by a number or code that is nowhere, such as room 20."""
+    def _is_unheard_of(self, question: str, collections: Sequence[int]) -> bool:
+        """Whether it asks of something by a number or code that is not there, such as room 20."""
         if not any(map(str.isnumeric, question)):
             return False
         asking = query_terms(_ends(" ".join(asking_in(question)) or question)).terms
         numbers = [word for word in asking if any(map(str.isdigit, word[0]))]
-        return bool(numbers) and not all(self._search.count(numbers).having.values())
+        return not all(self._search.has(word, collections) for word in numbers)
 
     def _look(self, asked: AskedQuestion, collections: Sequence[int], limit: int) -> RankedPassages:
         question = _ends(asked.question)

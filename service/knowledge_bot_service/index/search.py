@@ -231,6 +231,11 @@ class Search:
         hit = _hit(int(number), 0.0, read[number])
         return hit if hit.public_id == public_id else None
 
+    def has(self, word: Word, collections: Sequence[int]) -> bool:
+        """Whether a passage in some collections has a word."""
+        with one_state(self._database.reader()) as connection:
+            return _is_any(connection, _match([word], self._scope(connection, collections, 0)))
+
     def rarest(self, words: Iterable[Word], count: int) -> tuple[Word, ...]:
         """The `count` words that are in the fewest passages, but in one at least; ties in order."""
         return tuple(_rarest(self.count(words).having, count))
@@ -262,11 +267,7 @@ class Search:
             for row in connection.execute("SELECT id FROM collection")
             if row["id"] not in collections
         )
-        outside = "SELECT 1 FROM passage_index WHERE passage_index MATCH ? LIMIT 1"
-        if not any(
-            connection.execute(outside, (f"scope : {scope_token(other)}",)).fetchone()
-            for other in others
-        ):
+        if not any(_is_any(connection, f"scope : {scope_token(other)}") for other in others):
             return _Scope("", passages)
         tokens = [scope_token(collection) for collection in collections]
         having = self.count((token,) for token in tokens).having
@@ -334,6 +335,12 @@ def _telling(counts: Mapping[Word, int], total: int) -> list[Word]:
 def _match(words: Iterable[Word], scope: _Scope) -> str:
     terms = " OR ".join(_quoted(term) for word in words for term in word)
     return f"{scope.condition}{{title body}} : ({terms})"
+
+
+def _is_any(connection: sqlite3.Connection, found: str) -> bool:
+    """Whether a passage is found, ready or not."""
+    statement = "SELECT 1 FROM passage_index WHERE passage_index MATCH ? LIMIT 1"
+    return connection.execute(statement, (found,)).fetchone() is not None
 
 
 def _ready(connection: sqlite3.Connection, found: str, limit: int) -> list[tuple[int, float]]:

@@ -54,6 +54,13 @@ def test_it_looks_where_it_is_told_to(http):
         assert search(http, query, **place) == []
 
 
+def test_a_number_that_another_collection_alone_has_is_a_doubt(http):
+    query = "What does a ticket for the bicycle 412 cost?"
+    for bicycles, found in ((["col_one"], False), (["col_one", "col_two"], True)):
+        best = search(http, query, collections=bicycles)[0]
+        assert (best["name"], best["found"]) == ("Ferry", found)
+
+
 def test_the_question_of_a_prompt_is_what_is_searched_for(http):
     prompt = "Use the context.\nQuestion: Which barrels does the museum keep?\nContext: A ferry.\n"
     assert [one["name"] for one in search(http, prompt)] == ["Museum"]
