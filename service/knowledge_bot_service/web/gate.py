@@ -230,7 +230,7 @@ class Mounts:
     def __init__(self, loaders: Mapping[str, Loader], base_url: str, data: Path) -> None:
         self._loaders, self._base_url, self._data = loaders, base_url, data
         self._apps: dict[str, asyncio.Future[ASGIApp | None]] = {}
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks: dict[str, asyncio.Task[None]] = {}
 
     async def at(self, path: str) -> ASGIApp | None:
         """Return the application that answers at a path; None where there is none."""
@@ -239,7 +239,7 @@ class Mounts:
             return None
         if name not in self._apps:
             self._apps[name] = asyncio.get_running_loop().create_future()
-            self._tasks.append(asyncio.create_task(self._run(name)))
+            self._tasks[name] = asyncio.create_task(self._run(name))
         return await asyncio.shield(self._apps[name])
 
     async def __aenter__(self) -> Self:
@@ -248,7 +248,7 @@ class Mounts:
 
     async def __aexit__(self, *_: object) -> None:
         self._ended.set()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     async def _run(self, name: str) -> None:
         # All of an application's life in one task, as task groups want it.
@@ -260,7 +260,9 @@ class Mounts:
                 await self._ended.wait()
         except ModuleNotFoundError:  # its extra is not installed
             started.set_result(None)
-        except BaseException as error:
-            if not started.done():
-                started.set_exception(error)
-            raise
+        except Exception as error:
+            if started.done():
+                raise
+            # What was in its way, such as a full disk, may be gone with the next request.
+            del self._apps[name]
+            started.set_exception(error)

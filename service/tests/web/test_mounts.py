@@ -48,16 +48,20 @@ async def test_without_its_extra_nobody_answers_there(tmp_path):
         assert await mounts.at("/v1/models") is None
 
 
-async def test_a_start_that_fails_is_an_error_of_the_request(tmp_path):
+async def test_a_start_that_fails_is_an_error_of_the_request_and_the_next_one_starts_it(tmp_path):
+    fails = [OSError("no more of it"), OSError("no more of it")]
+
     @asynccontextmanager
     async def mount(*_):
-        raise OSError("no more of it")
-        yield
+        if fails:
+            raise fails.pop()
+        yield "the application"
 
     async with Mounts({"v1": lambda: mount}, "http://here", tmp_path) as mounts:
         for _ in range(2):
             with pytest.raises(OSError, match="no more"):
                 await mounts.at("/v1/models")
+        assert await mounts.at("/v1/models") == "the application"
 
 
 async def test_what_is_mounted_answers_and_gets_no_bearer_token_that_is_no_key(tmp_path):
