@@ -87,7 +87,8 @@ class KnowledgeBotTool(AskedOnce[str | dict[str, Any] | ToolCall, Any], BaseTool
         description: str
             What the agent reads to choose the tool: describe what the bot knows.
         args_schema: type[BaseModel] | dict
-            What an agent fills in, with a field `question`; for example to describe it better.
+            What an agent fills in, with a field `question`, for example to describe it better;
+            other fields are not sent.
         conversation: "new" | "continue"
             Whether a question starts a conversation, or continues the one in which this tool last
             answered, by the agent's messages. The latter needs LangGraph's `ToolNode`, which agents
@@ -205,9 +206,10 @@ class KnowledgeBotTool(AskedOnce[str | dict[str, Any] | ToolCall, Any], BaseTool
     @override
     def _run(
         self,
-        question: str,
+        question: Any = None,
         state: Any = None,
         run_manager: CallbackManagerForToolRun | None = None,
+        **_: Any,
     ) -> str | tuple[str, dict[str, Any]]:
         said = self._said(question, state)
         with asking(run_manager), self._for_the_agent():
@@ -216,9 +218,10 @@ class KnowledgeBotTool(AskedOnce[str | dict[str, Any] | ToolCall, Any], BaseTool
     @override
     async def _arun(
         self,
-        question: str,
+        question: Any = None,
         state: Any = None,
         run_manager: AsyncCallbackManagerForToolRun | None = None,
+        **_: Any,
     ) -> str | tuple[str, dict[str, Any]]:
         said = self._said(question, state)
         with asking(run_manager), self._for_the_agent():
@@ -226,9 +229,10 @@ class KnowledgeBotTool(AskedOnce[str | dict[str, Any] | ToolCall, Any], BaseTool
             reply = await self._conversations().aask(client, self.bot_id, said)
             return self._result(question, reply)
 
-    def _said(self, question: str, state: Any) -> list[Said]:
-        if not question.strip():
-            raise ToolException("The question is empty. Ask a whole question.")
+    def _said(self, question: Any, state: Any) -> list[Said]:
+        # The framework checks nothing against a schema that is a dict.
+        if not isinstance(question, str) or not question.strip():
+            raise ToolException("The question is empty, or no text. Ask a whole question.")
         if self.conversation == "new":
             return [Said("user", question)]
         from langchain_knowledge_bot.graphs import asked_before

@@ -12,7 +12,7 @@ from knowledge_bot import (
     PaymentRequiredError,
 )
 from langchain_knowledge_bot import KnowledgeBotTool, KnowledgeBotToolkit
-from numbering_bots import received
+from numbering_bots import contents, received
 
 QUESTION = {"question": "When do you open?"}
 CALL = {"name": "ask_1", "args": QUESTION, "id": "call_1", "type": "tool_call"}
@@ -95,13 +95,27 @@ def test_without_a_handler_every_error_is_raised_as_it_is(invoke, fields, servic
         invoke(tool, CALL)
 
 
-def test_the_agent_hears_of_an_empty_question(invoke, tool, service):
-    message = invoke(tool, {**CALL, "args": {"question": " "}})
+@pytest.mark.parametrize("args", [{"question": " "}, {"question": ["When?"]}, {"query": "When?"}])
+def test_the_agent_hears_of_a_question_that_is_none(invoke, fields, service, args):
+    schema = {"title": "Ask", "description": "Ask.", **Described.model_json_schema()}
+    # The framework checks nothing against a schema that is a dict.
+    message = invoke(
+        KnowledgeBotTool(bot_id="bot_1", args_schema=schema, **fields), CALL | {"args": args}
+    )
     assert (message.status, message.content) == (
         "error",
-        "The question is empty. Ask a whole question.",
+        "The question is empty, or no text. Ask a whole question.",
     )
     assert received(service) == []
+
+
+def test_what_an_agent_fills_in_beside_the_question_is_not_sent(invoke, fields, service):
+    class Reasoned(Described):
+        reason: str
+
+    tool = KnowledgeBotTool(bot_id="bot_1", args_schema=Reasoned, **fields)
+    assert invoke(tool, {**QUESTION, "reason": "It may be open."}) == "<answer 1> of bot_1"
+    assert contents(service) == [QUESTION["question"]]
 
 
 async def test_a_toolkit_asks_with_the_given_clients(fields, service):
