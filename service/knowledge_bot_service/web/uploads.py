@@ -7,6 +7,7 @@ from typing import BinaryIO, Final, TypeVar
 
 from fastapi import Request
 from pydantic import ValidationError
+from python_multipart.exceptions import FormParserError
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
@@ -42,8 +43,8 @@ async def receive_upload(request: Request, path: Path, form: type[_New]) -> tupl
     )
     try:
         received = await parser.parse()
-    except MultiPartException as error:
-        raise invalid(f"the body is no form with one part named `file`: {error.message}") from None
+    except (MultiPartException, FormParserError) as error:  # Starlette before 1.8 lets it through
+        raise invalid(f"the body is no form with one part named `file`: {error}") from None
     except ClientDisconnect:
         # Nobody reads this; as an error of ours, it would be in the log as a fault.
         raise invalid("the client hung up before the end of the form") from None
