@@ -158,7 +158,8 @@ class KnowledgeBotSourcesEventTrigger(_Looking, BaseEventTrigger):
     It reads the state of the sources and asks nothing, so it costs no message; the service has to
     announce `sources`. It fires once nothing is being read any more and what is ready is not what
     it was at the last event: sources were added, replaced, or removed. So a night's ingestion of a
-    thousand files is one event. While there are no sources it does not fire.
+    thousand files is one event. That the last source went is one too, with `ready` 0; before there
+    was one it does not fire.
 
     On Airflow 3.3 what was told last is kept beside each asset that has this trigger, before the
     event and after it. Airflow 3.1 and 3.2 keep nothing for triggers, so there a triggerer that
