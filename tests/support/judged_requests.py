@@ -5,6 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from knowledge_bot.transcripts import Turn, render
+
 KEY = {"X-API-KEY": "key"}
 JSON = {**KEY, "Content-Type": "application/json"}
 
@@ -62,6 +64,13 @@ _FILE = 'Content-Disposition: form-data; name="file"; filename="a.eml"', b"From:
 _BARE = json.dumps({"bot_id": "{bot}", "content": "When?"}).encode()
 
 
+def _transcript(characters: int) -> str:
+    """A message of so many characters, most of them in the turn before its question."""
+    filled = [Turn("user", "a"), Turn("assistant", ""), Turn("user", "When?")]
+    room = characters - len(render(filled))
+    return render([Turn("user", "a" * (room + 1)), *filled[1:]])
+
+
 def _typed(content_type: str, status: int) -> Judged:
     body = b'{"value":' + _BARE + b"}"
     headers = {**KEY, **({"Content-Type": content_type} if content_type else {})}
@@ -93,8 +102,10 @@ CALLS = {
     "a bot that is no text": _ask(400, bot_id=["{bot}"]),
     "a conversation that is no text": _ask(400, conversation_id=["conv_1"]),
     "no such conversation": _ask(400, conversation_id="conv_1"),
+    "a question of 20,000 characters": _ask(200, content="a" * 20_000),
     "a question of 20,001 characters": _ask(200, 400, content="a" * 20_001),
-    "a question of 200,001 characters": _ask(200, 400, content="a " * 100_001),
+    "a message of 200,000 characters": _ask(200, content=_transcript(200_000)),
+    "a message of 200,001 characters": _ask(200, 400, content=_transcript(200_001)),
     "a question with a NUL": _ask(200, 400, content="a\0b"),
     "a text": _write(200),
     "a blank name": _write(400, name=" "),
