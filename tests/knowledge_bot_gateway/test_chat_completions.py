@@ -236,7 +236,7 @@ def test_what_steers_a_language_model_changes_nothing(client, service):
 
 
 def test_an_answer_is_cut_where_the_caller_wants(client):
-    assert text(say(client, "Who opens?", stop=[" of", "zzz"])) == "<answer 1>"
+    assert text(say(client, "Who opens?", stop=["xxx", "yyy", "zzz", " of"])) == "<answer 1>"
 
 
 def test_images_are_refused(client, service):
@@ -281,7 +281,12 @@ BAD = [
     *(
         f'{{"model": "bot_guide", {SAID}, {option}}}'
         for option in (
-            *('"stop": [""]', '"stream": "yes"', '"conversation": {}'),
+            *(
+                '"stop": [""]',
+                '"stop": ["a", "b", "c", "d", "e"]',
+                '"stream": "yes"',
+                '"conversation": {}',
+            ),
             '"metadata": {"conversation_id": 5}',
         )
     ),

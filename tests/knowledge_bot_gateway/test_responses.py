@@ -74,6 +74,16 @@ def test_a_response_is_fetched_again_by_whom_it_was_for(start):
             nobody()
 
 
+def test_a_response_with_longer_turns_than_a_bot_may_be_asked_is_not_kept(client):
+    longest = 200_000 - len("<answer 1> of bot_guide")
+    kept, dropped = (
+        client.responses.create(model=BOT, input="a" * (longest + more)) for more in (0, 1)
+    )
+    assert client.responses.retrieve(kept.id).output_text == "<answer 1> of bot_guide"
+    with pytest.raises(openai.NotFoundError):
+        client.responses.retrieve(dropped.id)
+
+
 def test_a_number_that_is_none_is_named(http):
     answer = http.get("/v1/responses/resp_x?starting_after=x", headers=HEADERS)
     assert answer.status_code == 400
@@ -233,3 +243,14 @@ def test_sources_of_a_chat_completion_are_reported_too(naming):
     (page,) = message.annotations
     assert page.url_citation.url == "https://example.org/hours"
     assert [one["name"] for one in message.sources] == ["Handbook", "Hours"]
+
+
+@pytest.mark.parametrize("url", ["", 7, None])
+def test_a_source_with_what_is_no_address_is_named_without_one(client, service, url):
+    named = {"answer": "At nine.\n\nSources: Hours", "sources": [{"name": "Hours", "url": url}]}
+    service.answer_next(200, json.dumps({**MESSAGE, **named}).encode())
+    said = client.chat.completions.create(
+        model=BOT, messages=[{"role": "user", "content": "When?"}]
+    )
+    assert said.choices[0].message.sources == [{"id": None, "name": "Hours", "url": None}]
+    assert not said.choices[0].message.annotations
