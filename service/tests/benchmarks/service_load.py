@@ -144,9 +144,11 @@ def many_passages(sizes: Sizes) -> list[Figure]:
         service.wait_until_ready(600)
         with closing(sqlite3.connect(database_file(service.data))) as database:
             (passages,) = database.execute("SELECT count(*) FROM passage").fetchone()
+        (first,) = ask(client, "bot_one", 1)
         one, every = (ask(client, bot, sizes.questions) for bot in bots)
     return [
         Figure("passages", passages, PASSAGES, at_least=True),
+        Figure("the first question after them, ms", first),
         Figure("question p50, bot sees 1 %, ms", percentile(one, 50)),
         Figure("question p99, bot sees 1 %, ms", percentile(one, 99), 50),
         Figure("question p99, bot sees all, ms", percentile(every, 99)),
