@@ -140,22 +140,21 @@ class Reply:
         message: the service's answer.
         messages: the list.
         heard: how many of them its conversation held before.
+        text: the answer as the list will hold it, cut before the first of `Conversations.stop`.
     """
 
     message: Message
     messages: Sequence[Said]
     heard: int
+    text: str
 
-    def kept(self, text: str | None = None) -> dict[str, Any]:
+    def kept(self) -> dict[str, Any]:
         """Return what to store with the answer, for `Place.of`, as plain JSON.
-
-        Args:
-            text: the answer as the list will hold it, where that is not the whole one.
 
         Returns:
             `conversation_id`, `message_id` and `digests`.
         """
-        answer = Said("assistant", self.message.answer if text is None else text)
+        answer = Said("assistant", self.text)
         system, turns = _digests(self.messages)
         heard = sum(message.role != "system" for message in self.messages[: self.heard])
         digests = {"system": system, "turns": [*turns[heard:], answer.digest]}
@@ -214,12 +213,15 @@ class Conversations:
             name of the caller, such as a digest of a key. Only what was answered to the same caller
             is recognised, and a conversation that is known to be another's is not gone on in. None:
             nothing is recognised.
+        stop: a text, or several, before the first of which answers are cut. The service sends whole
+            answers, while the list goes on with what of them was shown.
     """
 
     heads: Heads
     history: History = "transcript"
     on_fork: OnFork = "new"
     recognise: str | None = None
+    stop: str | Sequence[str] = ()
 
     def __post_init__(self) -> None:
         for name, choices in {"history": History, "on_fork": OnFork}.items():
@@ -274,7 +276,7 @@ class Conversations:
                 asking = fork
             else:
                 self._end(asking, message)
-                return Reply(message, asking.messages, asking.heard)
+                return Reply(message, asking.messages, asking.heard, self._cut(message.answer))
 
     async def aask(
         self,
@@ -302,7 +304,7 @@ class Conversations:
                 asking = fork
             else:
                 await self.heads.off_the_loop(self._end, asking, message)
-                return Reply(message, asking.messages, asking.heard)
+                return Reply(message, asking.messages, asking.heard, self._cut(message.answer))
 
     def _begin(
         self,
@@ -456,7 +458,7 @@ class Conversations:
         if message is None:
             lost = getattr(outcome, "delivery", Delivery.UNKNOWN) is Delivery.UNKNOWN
         else:
-            said = [*asking.messages, Said("assistant", message.answer)]
+            said = [*asking.messages, Said("assistant", self._cut(message.answer))]
             recognised = None if self.recognise is None else self._digest_of(asking.bot_id, said)
             asked = _asked_in(asking.bot_id, asking.messages)
             answered = Head(message.id, said=recognised, asked=asked)
@@ -475,6 +477,11 @@ class Conversations:
             # The answer must not be lost over this. The turn stays taken, so whoever continues this
             # conversation is sent into a new one.
             _logger.warning("The turn in %s is not given back: %s", conversation_id, failure)
+
+    def _cut(self, answer: str) -> str:
+        for end in filter(None, [self.stop] if isinstance(self.stop, str) else self.stop):
+            answer = answer.partition(end)[0]
+        return answer
 
     def _digest_of(self, bot_id: str, messages: Sequence[Said]) -> str:
         """Return a digest of a bot's list that begins with one of the caller."""

@@ -90,13 +90,13 @@ async def _asking(
 ) -> "_Completion":
     if (reply := chore_reply(body.messages)) is not None:
         return _Completion(body, _of_nobody(reply), reply)
-    stops = _stops(body)
+    stop = _stop(body)
     messages, named = said_in(body.messages, "messages"), body.named
     if named is not None:
         # A caller who names the conversation states that it has the earlier messages.
         messages = _since_the_last_answer(messages)
-    message = (await ask(upstream, request, body, messages, named=named)).message
-    return _Completion(body, message, _cut(message.answer, stops))
+    answered = await ask(upstream, request, body, messages, named=named, stop=stop)
+    return _Completion(body, answered.message, answered.text)
 
 
 def _of_nobody(answer: str) -> Message:
@@ -112,15 +112,11 @@ def _since_the_last_answer(messages: list[Said]) -> list[Said]:
     return messages
 
 
-def _stops(body: ChatCompletionRequest) -> list[str]:
-    stops = [body.stop] if isinstance(body.stop, str) else body.stop or []
-    if len(stops) > _MOST_STOPS or not all(stops):
+def _stop(body: ChatCompletionRequest) -> list[str]:
+    stop = [body.stop] if isinstance(body.stop, str) else body.stop or []
+    if len(stop) > _MOST_STOPS or not all(stop):
         raise invalid(f"stop: expected up to {_MOST_STOPS} texts that are not empty.", "stop")
-    return stops
-
-
-def _cut(text: str, stops: list[str]) -> str:
-    return text[: min((at for at in map(text.find, stops) if at >= 0), default=len(text))]
+    return stop
 
 
 @dataclass(frozen=True, slots=True)

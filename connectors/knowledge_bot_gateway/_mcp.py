@@ -244,10 +244,8 @@ def _add_reading(server: MCPServer[None], upstream: Upstream, callers: "_Callers
         await ctx.report_progress(0, 1, "The question is on its way.")
         with _tool_errors():
             bot_id = await callers.bot_id(bot)
-            said = [Said("user", question)]
-            reply = await upstream.ask(
-                callers.client, bot_id, said, conversation_id, caller=callers.caller
-            )
+            said, how = [Said("user", question)], upstream.conversations(callers.caller)
+            reply = await how.aask(callers.client, bot_id, said, conversation_id=conversation_id)
         await ctx.report_progress(1, 1, "The answer is here.")
         message = reply.message
         named = [

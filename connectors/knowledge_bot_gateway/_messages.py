@@ -166,8 +166,9 @@ async def ask(
     *,
     named: str | None = None,
     on_fork: OnFork = "new",
+    stop: Sequence[str] = (),
 ) -> Reply:
-    """Ask the bot that a request names.
+    """Ask the bot that a request names; the client is shown its answer up to a text of `stop`.
 
     Raises:
         ForkError: the list is a fork, and `on_fork` is "error"; nothing was sent.
@@ -176,8 +177,8 @@ async def ask(
     """
     try:
         client = upstream.client(bearer(request.headers))
-        caller = caller_of(request.scope)
-        return await upstream.ask(client, body.model, messages, named, on_fork, caller=caller)
+        how = upstream.conversations(caller_of(request.scope), on_fork, stop)
+        return await how.aask(client, body.model, messages, conversation_id=named)
     except (APIError, ConfigurationError) as error:
         if await _is_about_a_missing_bot(upstream, request, body.model, error):
             raise no_such_model(body.model) from None

@@ -17,7 +17,7 @@ from knowledge_bot import (
 )
 from knowledge_bot.adapters import check_number
 from knowledge_bot.adapters.settings import allow_connections, async_twin, shared_client
-from knowledge_bot.conversations import Conversations, Heads, HeadsError, OnFork, Reply, Said
+from knowledge_bot.conversations import Conversations, Heads, HeadsError, OnFork
 
 _log = logging.getLogger("knowledge_bot.gateway")
 
@@ -91,25 +91,11 @@ class Upstream:
         known = self._descriptions
         return known.get(bot.id.casefold()) or known.get(bot.name.casefold())
 
-    async def ask(
-        self,
-        client: AsyncClient,
-        bot_id: str,
-        messages: Sequence[Said],
-        conversation_id: str | None = None,
-        on_fork: OnFork = "new",
-        *,
-        caller: str,
-    ) -> Reply:
-        """Ask a bot for a caller; as `Conversations.aask`.
-
-        Raises:
-            ForkError: the list is a fork, and `on_fork` is "error"; nothing was sent.
-            KnowledgeBotError: as `aask`.
-        """
-        return await self._conversations(caller, on_fork).aask(
-            client, bot_id, messages, conversation_id=conversation_id
-        )
+    def conversations(
+        self, caller: str, on_fork: OnFork = "new", stop: Sequence[str] = ()
+    ) -> Conversations:
+        """Return what asks bots for a caller, in conversations of the caller's own."""
+        return Conversations(self._heads, on_fork=on_fork, recognise=caller, stop=stop)
 
     async def visible(
         self, client: AsyncClient, conversations: Sequence[Conversation], *, caller: str
@@ -119,15 +105,12 @@ class Upstream:
         Raises:
             HeadsError: shared heads cannot be read.
         """
-        known, service = self._conversations(caller), client.base_url
+        known, service = self.conversations(caller), client.base_url
 
         def visible() -> list[Conversation]:
             return [one for one in conversations if not known.is_anothers(service, one.id)]
 
         return await self._heads.off_the_loop(visible)
-
-    def _conversations(self, caller: str, on_fork: OnFork = "new") -> Conversations:
-        return Conversations(self._heads, on_fork=on_fork, recognise=caller)
 
     async def aclose(self) -> None:
         """Close the client of the gateway's own key."""

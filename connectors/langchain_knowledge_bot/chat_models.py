@@ -301,8 +301,8 @@ class ChatKnowledgeBot(AskedOnce[LanguageModelInput, AIMessage], BaseChatModel, 
     ) -> ChatResult:
         with asking(run_manager):
             bot_id, said, how = self._asked(messages, kwargs)
-            reply = self._conversations().ask(self._sync, bot_id, said, **how)
-            return _result(bot_id, reply, stop or self.stop or [])
+            reply = self._conversations(stop).ask(self._sync, bot_id, said, **how)
+            return _result(bot_id, reply)
 
     @override
     async def _agenerate(
@@ -315,8 +315,8 @@ class ChatKnowledgeBot(AskedOnce[LanguageModelInput, AIMessage], BaseChatModel, 
         with asking(run_manager):
             bot_id, said, how = self._asked(messages, kwargs)
             client = self._awaiting_client()
-            reply = await self._conversations().aask(client, bot_id, said, **how)
-            return _result(bot_id, reply, stop or self.stop or [])
+            reply = await self._conversations(stop).aask(client, bot_id, said, **how)
+            return _result(bot_id, reply)
 
     @override
     def _stream(self, *arguments: Any, **kwargs: Any) -> Iterator[ChatGenerationChunk]:
@@ -341,10 +341,10 @@ class ChatKnowledgeBot(AskedOnce[LanguageModelInput, AIMessage], BaseChatModel, 
         }
         return bot_id, said_in(messages, bot_id), how
 
-    def _conversations(self) -> Conversations:
+    def _conversations(self, stop: list[str] | None) -> Conversations:
         heads = Heads.of_process() if self.heads is None else self.heads
         whose = self._account if self.recognise else None
-        return Conversations(heads, self.history, self.on_fork, whose)
+        return Conversations(heads, self.history, self.on_fork, whose, stop or self.stop or ())
 
     @override
     def bind_tools(
@@ -436,28 +436,21 @@ class ChatKnowledgeBot(AskedOnce[LanguageModelInput, AIMessage], BaseChatModel, 
         return True
 
 
-def _result(bot_id: str, reply: Reply, stop: Sequence[str]) -> ChatResult:
-    """Return an answer as an `AIMessage` by which `said_in` recognises it.
-
-    The service sends the whole answer, so it is cut here, before the first of `stop`.
-    """
+def _result(bot_id: str, reply: Reply) -> ChatResult:
+    """Return an answer as an `AIMessage` by which `said_in` recognises it."""
     answer = Answer.of(reply.message)
     # What the service cites beside its sources' names, in the fields of `Citation`.
     cited = [{"title": one.name, "url": one.url, "cited_text": one.text} for one in answer.cited]
     citations = [{name: text for name, text in one.items() if text is not None} for one in cited]
-    text = answer.text
-    # Other models accept a single text too; it must not be read as a list of letters.
-    for end in filter(None, [stop] if isinstance(stop, str) else stop):
-        text = text.partition(end)[0]
     metadata = {
         "model_provider": PROVIDER,
         "model_name": bot_id,
         **answer.as_dict(bot_id),
-        **reply.kept(text),
+        **reply.kept(),
         **({"citations": citations} if citations else {}),
         "finish_reason": "stop",
     }
-    message = AIMessage(content=text, id=reply.message.id, response_metadata=metadata)
+    message = AIMessage(content=reply.text, id=reply.message.id, response_metadata=metadata)
     return ChatResult(generations=[ChatGeneration(message=message)])
 
 

@@ -10,6 +10,7 @@ import shutil
 import threading
 import time
 from contextlib import ExitStack
+from dataclasses import fields
 
 import psycopg
 import pytest
@@ -67,8 +68,10 @@ def service():
 def asked(request, service, client):
     """`asked(messages, **options)`: the list with the answer."""
 
-    def ask(messages, heads=None, history="transcript", on_fork="new", recognise=None, **options):
-        conversations = Conversations(heads or Heads.of_process(), history, on_fork, recognise)
+    def ask(messages, heads=None, **options):
+        named = {one.name for one in fields(Conversations)} & options.keys()
+        decided = {name: options.pop(name) for name in named}
+        conversations = Conversations(heads or Heads.of_process(), **decided)
         if request.param == "sync":
             reply = conversations.ask(client, "bot_1", messages, **options)
         else:
@@ -101,7 +104,7 @@ def shared(request, tmp_path):
 def as_said(reply):
     """Return an answer as a framework hands it back: through JSON."""
     kept = json.loads(json.dumps(reply.kept()))
-    return Said("assistant", reply.message.answer, place=Place.of(kept))
+    return Said("assistant", reply.text, place=Place.of(kept))
 
 
 def conversation_of(messages):
@@ -567,6 +570,17 @@ def test_an_answer_is_recognised_by_all_that_was_said_up_to_it(service, asked, a
     assert conversation_of(asked([*bare(fork), user("on")], heads, recognise="ada")) == (
         conversation_of(fork)
     )
+
+
+@pytest.mark.parametrize("stop", ["> of", ("_1", "", "> of")])
+@pytest.mark.parametrize("recognise", [None, "ada"])
+def test_a_list_with_what_was_shown_of_its_answers_goes_on(service, asked, stop, recognise):
+    heads, said = Heads(), []
+    for turn in ("one", "two", "three"):
+        said = asked([*said, user(turn)], heads, recognise=recognise, stop=stop)
+        assert re.fullmatch(r"<answer \d+", said[-1].text)
+        said = bare(said) if recognise else said
+    assert contents(service) == ["one", "two", "three"]
 
 
 def test_the_same_words_to_another_bot_are_not_recognised(service, client, address):

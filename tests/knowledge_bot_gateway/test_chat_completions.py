@@ -235,8 +235,16 @@ def test_what_steers_a_language_model_changes_nothing(client, service):
     assert asked(service) == ["Who opens?"]
 
 
-def test_an_answer_is_cut_where_the_caller_wants(client):
-    assert text(say(client, "Who opens?", stop=["xxx", "yyy", "zzz", " of"])) == "<answer 1>"
+@pytest.mark.parametrize("stop", [" of", ["xxx", "_guide", "zzz", " of"]])
+def test_a_chat_whose_answers_are_cut_where_the_caller_wants_stays_in_its_conversation(
+    client, service, stop
+):
+    said = []
+    for number, question in enumerate(("Who opens?", "And on Sunday?", "And then?"), 1):
+        said.append(question)
+        said.append(text(say(client, *said, stop=stop)))
+        assert said[-1] == f"<answer {number}>"
+    assert asked(service) == said[::2]
 
 
 def test_images_are_refused(client, service):

@@ -177,11 +177,12 @@ REBUILT = {  # as middleware, formats and the tables of chat windows leave a bot
 }
 
 
-@pytest.mark.parametrize(("rebuilt", "recognise"), REBUILT.values(), ids=REBUILT)
-def test_a_conversation_goes_on_after_its_messages_were_rebuilt(
-    invoke, fields, service, rebuilt, recognise
-):
-    bot, said = ChatKnowledgeBot(bot_id="bot_1", recognise=recognise, **fields), []
+@pytest.mark.parametrize("stop", [None, [" of"]])
+@pytest.mark.parametrize("way", REBUILT)
+def test_a_conversation_goes_on_after_its_messages_were_rebuilt(invoke, fields, service, way, stop):
+    rebuilt, recognise = REBUILT[way]
+    bot = ChatKnowledgeBot(bot_id="bot_1", recognise=recognise, stop=stop, **fields)
+    said = []
     for turn in ("one", "two", "three"):
         said = [*said, HumanMessage(turn)]
         said.append(rebuilt(invoke(bot, said)))
