@@ -14,9 +14,8 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from copy import deepcopy
 from dataclasses import replace
-from itertools import dropwhile, islice
 from secrets import token_urlsafe
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 from anyio import create_memory_object_stream, create_task_group
 from jsonschema import Draft202012Validator
@@ -549,7 +548,13 @@ def _unreadable(why: Mapping[str, Any]) -> JSONRPCError | None:
     return JSONRPCError(jsonrpc="2.0", id=known, error=error)
 
 
-_Kept: TypeAlias = OrderedDict[str, tuple["_Events", str, JSONRPCMessage | None]]
+class _Event(NamedTuple):
+    """A message of a stream; its number counts those of its session."""
+
+    message: JSONRPCMessage | None
+    stream: str
+    number: int
+    of: "_Events"
 
 
 class _Sessions(StreamableHTTPSessionManager):
@@ -558,11 +563,11 @@ class _Sessions(StreamableHTTPSessionManager):
     @property
     def event_store(self) -> EventStore | None:
         """The events of a session that begins."""
-        return _Events(self._events)
+        return _Events(self._kept)
 
     @event_store.setter
     def event_store(self, _: EventStore | None) -> None:
-        self._events: _Kept = OrderedDict()
+        self._kept: OrderedDict[str, _Event] = OrderedDict()
 
 
 class _Events(EventStore):
@@ -571,13 +576,14 @@ class _Events(EventStore):
     Of all sessions the newest are kept.
     """
 
-    def __init__(self, kept: _Kept) -> None:
-        self._kept = kept
+    def __init__(self, kept: OrderedDict[str, _Event]) -> None:
+        self._kept, self._stored = kept, 0
         self._more = asyncio.Event()
 
     async def store_event(self, stream_id: str, message: JSONRPCMessage | None) -> str:
         """Keep a message, and return its id."""
-        self._kept[identity := token_urlsafe(12)] = self, stream_id, message
+        self._stored += 1
+        self._kept[identity := token_urlsafe(12)] = _Event(message, stream_id, self._stored, self)
         if len(self._kept) > _MOST_EVENTS:
             self._kept.popitem(last=False)
         self._more.set()
@@ -592,27 +598,24 @@ class _Events(EventStore):
         Returns:
             The stream, if it has no end; its further messages are the caller's to send.
         """
-        session, stream, _ = self._kept.get(last_event_id, (None, "", None))
-        while session is self:
-            more = self._more
-            for identity, message in self._after(last_event_id, stream):
-                last_event_id = identity
-                if message is not None:
+        last = self._kept.get(last_event_id)
+        if last is None or last.of is not self:
+            return None
+        seen = last.number
+        while True:
+            more, kept = self._more, self._kept.items()
+            later = [one for one in kept if one[1].of is self and one[1].number > seen]
+            if len(later) < self._stored - seen:  # what came next is kept no more
+                return None
+            seen = self._stored
+            for identity, (message, stream, *_) in later:
+                if stream == last.stream and message is not None:
                     await send_callback(EventMessage(message, identity))
-                if isinstance(message, JSONRPCResponse | JSONRPCError):
-                    return None
-            if stream == GET_STREAM_KEY:
-                return stream
+                    if isinstance(message, JSONRPCResponse | JSONRPCError):
+                        return None
+            if last.stream == GET_STREAM_KEY:
+                return last.stream
             await more.wait()
-        return None
-
-    def _after(self, event_id: str, stream: str) -> list[tuple[str, JSONRPCMessage | None]]:
-        later = dropwhile(lambda one: one[0] != event_id, self._kept.items())
-        return [
-            (identity, message)
-            for identity, (session, of, message) in islice(later, 1, None)
-            if session is self and of == stream
-        ]
 
 
 # Codes of what is not there, and the tools that tell what is.

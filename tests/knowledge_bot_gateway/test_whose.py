@@ -2,14 +2,17 @@
 
 import asyncio
 import json
+from collections import OrderedDict
 from itertools import count
 
 import httpx2
 import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
+from mcp.types import JSONRPCRequest, JSONRPCResponse
 
 from gateways import app_of, asked, serving
+from knowledge_bot_gateway._mcp import _Events
 from waiting import until_awaited
 
 ADA, BEN = "key-of-ada", "key-of-ben"
@@ -240,6 +243,35 @@ async def test_a_session_resumes_its_own_streams_alone(address, service, key):
     assert "Answer 2." in (seen := await resuming)
     assert "Answer 1." not in seen
     assert "is empty" not in seen
+
+
+@pytest.mark.parametrize("reading", [True, False], ids=["who reads", "who is held up"])
+async def test_a_stream_ends_though_its_events_are_no_longer_kept(reading):
+    kept, seen, go_on = OrderedDict(), [], asyncio.Event()
+    one, other = _Events(kept), _Events(kept)
+
+    async def send(event):
+        seen.append(event.message.id)
+        await go_on.wait()
+
+    last = await one.store_event("7", None)
+    resuming = asyncio.create_task(one.replay_events_after(last, send))
+    await one.store_event("8", JSONRPCResponse(jsonrpc="2.0", id=8, result={}))
+    if reading:
+        go_on.set()
+    else:
+        await one.store_event("7", JSONRPCRequest(jsonrpc="2.0", id=6, method="ping"))
+        assert await until_awaited(lambda: seen == [6])
+        await one.store_event("7", JSONRPCResponse(jsonrpc="2.0", id=7, result={}))
+    await asyncio.sleep(0)
+    for _ in range(2000):
+        await other.store_event("7", None)
+    if reading:
+        await one.store_event("7", JSONRPCResponse(jsonrpc="2.0", id=7, result={}))
+    go_on.set()
+    async with asyncio.timeout(10):
+        assert await resuming is None
+    assert seen == ([7] if reading else [6])
 
 
 async def test_a_session_is_used_and_ended_by_its_own_key_alone(address, service):
