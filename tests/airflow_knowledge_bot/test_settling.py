@@ -46,6 +46,20 @@ def test_what_was_settled_so_already_is_no_mistake_and_what_is_not_unknown_is_na
     assert states(unknown)["c"] == "refused"
 
 
+def test_what_becomes_unknown_meanwhile_is_left_and_takes_nothing_from_what_was_settled(unknown):
+    more = [Text(name=name, content=name) for name in ("fine 2", "fine 3")]
+    with Client(KEY, URL) as client:
+        ingest(client, more, collections="col_1", ledger=unknown)
+    with contextlib.closing(sqlite3.connect(unknown.database.file)) as database:
+        lost = "UPDATE kbot_items SET state = 'unknown' WHERE key LIKE 'fine%'"
+        database.execute(
+            f"CREATE TRIGGER meanwhile AFTER UPDATE ON kbot_items WHEN NEW.key = 'a' BEGIN {lost}; "
+            "END"
+        )
+    told = settle(outcome="created", items=["a"]).execute({})
+    assert (told["unknown"], told["settled"], told["left"]) == (3, 1, 5)
+
+
 def test_a_database_that_fails_is_left_to_airflows_retries(unknown):
     with contextlib.closing(sqlite3.connect(unknown.database.file)) as database:
         fails = "BEGIN SELECT RAISE(ABORT, 'no disk'); END"

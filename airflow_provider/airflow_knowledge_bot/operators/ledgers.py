@@ -178,7 +178,7 @@ def _wanted(given: object) -> dict[str, str | None]:
 def _summary(unknown: "Sequence[Entry]", left: "Sequence[Entry]") -> dict[str, Any]:
     return {
         "unknown": len(unknown),
-        "settled": len(unknown) - len(left),
+        "settled": len({entry.id for entry in unknown} - {entry.id for entry in left}),
         "left": len(left),
         "items": [
             {
