@@ -3,7 +3,7 @@
 LangGraph is only imported here; a tool that starts a conversation for each question needs none.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from langchain_core.messages import BaseMessage, ToolMessage
@@ -39,7 +39,8 @@ def asked_before(state: Any, bot_id: str) -> list[Said]:
     after a restart or in another worker, has asked exactly what its messages say.
 
     Args:
-        state: messages, or a mapping or an object that has them under any name.
+        state: messages, or a mapping or an object that has them under any name, as LangGraph's
+            states are: dicts, dataclasses, models of pydantic and named tuples.
         bot_id: the bot.
 
     Raises:
@@ -57,18 +58,28 @@ def asked_before(state: Any, bot_id: str) -> list[Said]:
     return said
 
 
-def _messages(state: Any) -> list[Any]:
+def _messages(state: Any) -> Sequence[Any]:
     """Return a state's messages: those by that name, or else under the graph's own name."""
-    if isinstance(state, list) or state is None:
-        return state or []
-    named = state if isinstance(state, Mapping) else vars(state)
+    if state is None:
+        return ()
+    if isinstance(state, list | tuple) and not hasattr(state, "_fields"):
+        return state
+    named = state if isinstance(state, Mapping) else _fields_of(state)
     several = [named.get("messages"), *named.values()]
-    found = (each for each in several if isinstance(each, list) and each)
+    found = (each for each in several if isinstance(each, list | tuple) and each)
     for each in found:
         if all(isinstance(one, BaseMessage) for one in each):
             return each
     raise ConfigurationError.of(
         "conversation",
-        '"continue" reads the agent\'s messages, and the state that it was given holds '
-        f"none, but {', '.join(map(str, named)) or 'nothing'}. Nothing was sent",
+        '"continue" reads the agent\'s messages, from a list or from a state that has one in a '
+        f"field or under a key. This {type(state).__name__} has none, but "
+        f"{', '.join(map(str, named)) or 'nothing'}. Nothing was sent",
     )
+
+
+def _fields_of(state: Any) -> Mapping[str, Any]:
+    """Return an object's fields by their names; of what has none, such as a number, none."""
+    slots = [name for each in type(state).__mro__ for name in getattr(each, "__slots__", ())]
+    names = [*getattr(state, "__dict__", ()), *slots, *getattr(state, "_fields", ())]
+    return {name: getattr(state, name) for name in names if hasattr(state, name)}

@@ -2,7 +2,8 @@
 
 import json
 import pickle
-from typing import Annotated, Any, TypedDict
+from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple, TypedDict
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
@@ -13,6 +14,7 @@ from langgraph.graph.message import add_messages
 from langgraph.prebuilt import ToolNode
 from pydantic import BaseModel, Field
 
+from knowledge_bot import ConfigurationError
 from knowledge_bot.conversations import Heads
 from langchain_knowledge_bot import KnowledgeBotTool, KnowledgeBotToolkit
 from numbering_bots import heard, times_sent
@@ -68,6 +70,52 @@ def test_a_tool_goes_on_with_another_schema_and_under_another_name(invoke, field
     for question in ("one", "two"):
         said = invoke(compiled, {key: [*said, asking(question)]})[key]
     assert heard(service) == [["one", "two"]]
+
+
+class Model(BaseModel):
+    said: Annotated[list, add_messages]
+
+
+@dataclass
+class Data:
+    said: Annotated[list, add_messages]
+
+
+@dataclass(slots=True)
+class Slots:
+    said: Annotated[list, add_messages]
+
+
+class Named(NamedTuple):
+    said: Annotated[list, add_messages]
+
+
+@pytest.mark.parametrize("state", [Model, Data, Slots, Named])
+def test_a_tool_goes_on_whatever_class_the_state_is_of(invoke, tool, service, state):
+    graph = StateGraph(state).add_node("tools", ToolNode([tool], messages_key="said"))
+    compiled, said = graph.add_edge(START, "tools").compile(), []
+    for question in ("one", "two"):
+        said = invoke(compiled, {"said": [*said, asking(question)]})["said"]
+    assert heard(service) == [["one", "two"]]
+
+
+@pytest.mark.parametrize("kind", [list, tuple, lambda said: {"said": tuple(said)}])
+def test_a_tool_goes_on_after_messages_without_a_graph(invoke, tool, service, kind):
+    call = {"name": tool.name, "args": {"question": "one"}, "id": "1", "type": "tool_call"}
+    said = [invoke(tool, call)]
+    invoke(tool, {"question": "two", "state": kind(said)})
+    assert heard(service) == [["one", "two"]]
+
+
+WITHOUT_MESSAGES = [7, "one", object(), Slots([]), Named([]), {"said": ["one"], 5: 6}]
+
+
+@pytest.mark.parametrize("state", WITHOUT_MESSAGES)
+def test_a_state_without_messages_is_an_error_of_the_configuration(invoke, tool, service, state):
+    with pytest.raises(ConfigurationError) as failure:
+        invoke(tool, {"question": "one", "state": state})
+    assert failure.value.argument == "conversation"
+    assert heard(service) == []
 
 
 def test_the_question_that_was_asked_is_told_and_not_the_one_that_was_edited(tool, service):
