@@ -426,15 +426,19 @@ class _Callers:
             _log.warning("It is not known whether the service can search: %s", error)
             searches = False
         offered = [tool for tool in tools if searches or tool.name not in _SEARCHING]
-        return [*offered, *(tool for tool, _ in (await self._of_bots(tools)).values())]
-
-    async def _of_bots(self, tools: Sequence[Tool]) -> dict[str, tuple[Tool, Bot]]:
-        """Return the tools of single bots, by their names; none if there are too many."""
         try:
-            found = await self.bots()
+            return [*offered, *(tool for tool, _ in (await self._of_bots(tools)).values())]
         except KnowledgeBotError as error:
             _log.warning("The tools of single bots are left out now: %s", error)
-            return {}
+            return offered
+
+    async def _of_bots(self, tools: Sequence[Tool]) -> dict[str, tuple[Tool, Bot]]:
+        """Return the tools of single bots, by their names; none if there are too many.
+
+        Raises:
+            KnowledgeBotError: the bots cannot be listed.
+        """
+        found = await self.bots()
         if len(found) > _MOST_BOT_TOOLS:
             return {}
         general = next(tool for tool in tools if tool.name == "ask_bot")
@@ -447,17 +451,35 @@ class _Callers:
     ) -> HandlerResult:
         params = ctx.params or {}
         name, arguments = str(params.get("name")), params.get("arguments") or {}
-        tools = await self.server.list_tools()
-        tool, bot = next((tool for tool in tools if tool.name == name), None), None
-        if tool is None and name.startswith("ask_"):
-            tool, bot = (await self._of_bots(tools)).get(name, (None, None))
-        if tool is not None and (problem := _misfit(tool.input_schema, arguments)):
-            text = f"{name}: {problem}. Nothing was done (delivery: not_delivered)."
-            return CallToolResult(content=[TextContent(type="text", text=text)], is_error=True)
+        try:
+            tool, bot = await self._tool(name)
+            if problem := _misfit(tool.input_schema, arguments):
+                raise ToolError(f"{name}: {problem}. {_NOTHING_DONE}")
+        except ToolError as error:
+            told = TextContent(type="text", text=str(error))
+            return CallToolResult(content=[told], is_error=True)
         if bot is not None:
             called = {"name": "ask_bot", "arguments": {**arguments, "bot": bot.id}}
             ctx = replace(ctx, params={**params, **called})
         return await call_next(ctx)
+
+    async def _tool(self, name: str) -> tuple[Tool, Bot | None]:
+        """Return the tool of a name, and the bot whose own it is.
+
+        Raises:
+            ToolError: there is none, or it is not known now.
+        """
+        tools = await self.server.list_tools()
+        for tool in tools:
+            if tool.name == name:
+                return tool, None
+        if name.startswith("ask_"):
+            with _tool_errors():
+                of_bots = await self._of_bots(tools)
+            if name in of_bots:
+                return of_bots[name]
+        there = ", ".join(tool.name for tool in await self._listed())
+        raise ToolError(f"{name[:100]}: there is no such tool; there are {there}. {_NOTHING_DONE}")
 
 
 def _url_of(passage: Passage) -> str:
@@ -484,6 +506,7 @@ def _misfit(schema: Mapping[str, Any], arguments: Any) -> str:
 _MOST_SAID: Final = 500
 
 _SEARCHING: Final = ("search", "fetch")
+_NOTHING_DONE: Final = "Nothing was done (delivery: not_delivered)."
 
 
 def _tool_of(bot: Bot, name: str, general: Tool, described: str | None) -> Tool:

@@ -181,11 +181,30 @@ async def test_a_wrong_argument_is_told_in_the_words_of_the_tool_that_was_called
         tools = await tools_of(client)
         own = next(name for name in tools if name.startswith("ask_") and name != "ask_bot")
         said = text_of(await client.call_tool(own, arguments))
-        assert (await client.call_tool("ask_nobody", {"question": QUESTION})).is_error
     assert said.startswith(f"{own}: ")
     assert expected in said
     assert "pydantic" not in said
     assert "not_delivered" in said
+    assert asked(service) == []
+
+
+@pytest.mark.parametrize("name", ["ask_nobody", "summarise"])
+async def test_a_tool_that_is_none_is_answered_with_those_that_there_are(service, name):
+    async with connected() as client:
+        listed = await tools_of(client)
+        failed = await client.call_tool(name, {"question": QUESTION})
+    assert failed.is_error
+    assert f"there are {', '.join(listed)}. " in text_of(failed)
+    assert "delivery: not_delivered" in text_of(failed)
+    assert asked(service) == []
+
+
+async def test_a_bots_tool_is_not_denied_while_the_bots_are_not_known(service):
+    service.fail_next(503, times=None, where=lambda request: request.path == "/bots")
+    async with connected() as client:
+        failed = await client.call_tool("ask_bot_guide", {"question": QUESTION})
+    assert failed.is_error
+    assert "may_pass: true" in text_of(failed)
     assert asked(service) == []
 
 
