@@ -53,6 +53,16 @@ def _check_loader(loader: Any) -> None:
         )
 
 
+# What vector stores of the framework have, and what there is here.
+_MADE_OF = ". A text becomes one by Document(page_content=text)"
+_ADDING = f"add_documents() takes Documents{_MADE_OF}"
+_FINDING = "KnowledgeBotRetriever finds passages, and ChatKnowledgeBot answers from them"
+_OF_VECTOR_STORES = {
+    **dict.fromkeys(("add_texts", "aadd_texts", "upsert", "aupsert"), _ADDING),
+    **dict.fromkeys(("as_retriever", "similarity_search", "asimilarity_search"), _FINDING),
+}
+
+
 class CollectionFields(ClientFields, SharedOptions, total=False):
     """The fields of a `KnowledgeBotCollection` that may be left out, for type checkers."""
 
@@ -144,6 +154,13 @@ class KnowledgeBotCollection(ClientMixin):
             ledger: "Ledger | str | Path | None" = None,
             **fields: Unpack[CollectionFields],
         ) -> None: ...
+
+    else:  # a type checker shall know no names but ours
+
+        def __getattr__(self, name: str) -> Any:
+            if name in _OF_VECTOR_STORES:
+                raise AttributeError(f"There is no {name}() here: {_OF_VECTOR_STORES[name]}")
+            return super().__getattr__(name)
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -284,7 +301,7 @@ def _items(documents: Any, texts: Texts) -> Any:
 
     def item(document: Document) -> Text | Skipped:
         if not isinstance(document, Document):
-            raise ConfigurationError.expected("documents", "Document objects", document)
+            raise ConfigurationError.expected("documents", "Document objects", document, _MADE_OF)
         return texts(document)
 
     async def awaited() -> AsyncIterator[Text | Skipped]:

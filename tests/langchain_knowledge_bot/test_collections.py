@@ -2,6 +2,7 @@
 
 import asyncio
 import pickle
+from copy import copy
 from uuid import uuid4
 
 import pytest
@@ -49,6 +50,16 @@ def test_a_key_of_the_callers_own_is_used(add, collection, service):
     add(keyed, [Document("a", metadata={"number": "1", "title": "First\nline"})])
     assert add(keyed, [Document("b", metadata={"number": "1"})]).superseded == 1
     assert created(service) == [("First", "a"), ("b", "b")]
+
+
+def test_what_a_vector_store_has_says_what_there_is_here(collection):
+    for name in ("add_texts", "aadd_texts", "as_retriever", "similarity_search"):
+        with pytest.raises(AttributeError, match=r"add_documents\(\)|KnowledgeBotRetriever"):
+            getattr(collection, name)
+        assert not hasattr(collection, name)
+    with pytest.raises(AttributeError, match="'add_text'"):
+        _ = collection.add_text
+    assert copy(collection).collections == ("col_1",)
 
 
 @pytest.mark.parametrize("metadata", [{"source": "hours.md"}, {}])
