@@ -7,7 +7,7 @@ from llama_index.core.callbacks import CallbackManager
 from llama_index.core.tools import FunctionTool, QueryEngineTool
 from llama_index.core.tools.tool_spec.base import BaseToolSpec
 
-from knowledge_bot import AsyncClient, Bot, Client, Collection, Message
+from knowledge_bot import AsyncClient, Bot, Client, Collection, Conversation, Message
 from knowledge_bot.adapters import collection_ids
 from knowledge_bot.adapters.retrieval import Answer
 from knowledge_bot.adapters.tools import tool_descriptions, tool_names
@@ -16,6 +16,9 @@ from llama_index_knowledge_bot.engines import KnowledgeBotQueryEngine
 
 _READING = ["ask_bot", "list_bots", "list_collections", "list_conversations"]
 _WRITING = ["add_text", "add_webpage"]
+
+# How many conversations are listed at most; a model has no use for more.
+_MOST_CONVERSATIONS = 200
 
 
 def bot_tools(
@@ -142,13 +145,13 @@ class KnowledgeBotToolSpec(BaseToolSpec):
         """List the collections of sources, with their ids and names."""
         return list(map(_plain, await self._clients.awaiting.list_collections()))
 
-    def list_conversations(self, bot_id: str) -> list[dict[str, Any]]:
-        """List the conversations with a bot, with their ids and names."""
-        return list(map(_plain, self._clients.blocking.list_conversations(bot_id)))
+    def list_conversations(self, bot_id: str, limit: int = 20) -> list[dict[str, Any]]:
+        """List the newest conversations with a bot, at most 200, with their ids and names."""
+        return _newest(self._clients.blocking.list_conversations(bot_id), limit)
 
-    async def alist_conversations(self, bot_id: str) -> list[dict[str, Any]]:
-        """List the conversations with a bot, with their ids and names."""
-        return list(map(_plain, await self._clients.awaiting.list_conversations(bot_id)))
+    async def alist_conversations(self, bot_id: str, limit: int = 20) -> list[dict[str, Any]]:
+        """List the newest conversations with a bot, at most 200, with their ids and names."""
+        return _newest(await self._clients.awaiting.list_conversations(bot_id), limit)
 
     def add_text(self, name: str, content: str) -> dict[str, Any]:
         """Add a text to the knowledge, named for what it is about. Each call adds it."""
@@ -188,6 +191,11 @@ class KnowledgeBotToolSpec(BaseToolSpec):
             {**_plain(bot), **({"description": known[bot.id]} if bot.id in known else {})}
             for bot in bots
         ]
+
+
+def _newest(conversations: Sequence[Conversation], limit: int) -> list[dict[str, Any]]:
+    newest = conversations[::-1][: max(0, min(limit, _MOST_CONVERSATIONS))]
+    return list(map(_plain, newest))
 
 
 def _answered(message: Message) -> dict[str, Any]:

@@ -84,6 +84,15 @@ def test_an_agent_may_ask_and_look_and_by_default_not_write(client, use):
     assert first["conversation_id"] in [conversation["id"] for conversation in conversations]
 
 
+def test_an_agent_sees_the_newest_conversations_and_never_all_of_many(client, service, use):
+    asked = [client.send_message(bot_id="bot_house", content=QUESTION) for _ in range(203)]
+    newest = [one.conversation_id for one in asked][::-1]
+    listing = named(KnowledgeBotToolSpec(client).to_tool_list())["list_conversations"]
+    for given, shown in (({}, 20), ({"limit": 3}, 3), ({"limit": 1000}, 200), ({"limit": -1}, 0)):
+        found = use(listing, bot_id="bot_house", **given)
+        assert [one["id"] for one in found] == newest[:shown]
+
+
 def test_bots_are_listed_with_what_they_know(client, use):
     spec = KnowledgeBotToolSpec(client, descriptions={"bot_house": "Rules and hours."})
     listed = use(named(spec.to_tool_list())["list_bots"])
