@@ -127,8 +127,8 @@ class Said:
 
     @property
     def digest(self) -> str:
-        """A digest of role and text."""
-        said = f"{self.role}\0{self.text}".encode("utf-8", "surrogatepass")
+        """A digest of role and text; frameworks and windows strip what they show and hand back."""
+        said = f"{self.role}\0{self.text.strip()}".encode("utf-8", "surrogatepass")
         return hashlib.blake2b(said, digest_size=6).hexdigest()
 
 

@@ -164,8 +164,9 @@ class KnowledgeBotQueryEngine(BaseQueryEngine):
         return response
 
 
-def _said(messages: Sequence[ChatMessage]) -> list[tuple[str, str | None]]:
-    return [(message.role.value, message.content) for message in messages]
+def _said(messages: Sequence[ChatMessage]) -> list[tuple[str, str]]:
+    # A streamed answer is shown without the white space around it.
+    return [(message.role.value, (message.content or "").strip()) for message in messages]
 
 
 @dataclass

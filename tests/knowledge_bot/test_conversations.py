@@ -583,6 +583,15 @@ def test_a_list_with_what_was_shown_of_its_answers_goes_on(service, asked, stop,
     assert contents(service) == ["one", "two", "three"]
 
 
+def test_white_space_around_what_was_said_is_no_change(service, asked):
+    service.bots["bot_1"] = lambda question: f"\n {len(question.earlier)} \n\n"
+    heads, said = Heads(), []
+    for turn in ("one ", "two", "\tthree"):
+        said = bare(asked([*said, user(turn)], heads, recognise="ada"))
+        said = [Said(one.role, one.text.strip()) for one in said]
+    assert contents(service) == ["one ", "two", "\tthree"]
+
+
 def test_the_same_words_to_another_bot_are_not_recognised(service, client, address):
     conversations = Conversations(Heads(address), recognise="ada")
     first = [user("one"), as_said(conversations.ask(client, "bot_1", [user("one")]))]

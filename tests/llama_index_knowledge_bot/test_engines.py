@@ -166,6 +166,18 @@ def test_a_turn_takes_a_history_as_the_framework_passes_it(client, service, meth
     assert received(service)[-1] == {"bot_id": "bot_1", "content": QUESTION}
 
 
+@pytest.mark.parametrize("method", TURNS)
+def test_a_history_of_what_was_shown_goes_on(client, service, method):
+    service.bots["bot_1"] = lambda _: " At nine.\n"
+    engine, said = chat_engine(client), []
+    for _ in range(3):
+        shown = take(engine, method, QUESTION, said).response
+        answer = ChatMessage(shown.strip(), role=MessageRole.ASSISTANT)
+        said = [*said, ChatMessage(QUESTION), answer]
+    (conversation,) = service.conversations
+    assert conversations(service) == [None, conversation, conversation]
+
+
 def test_a_query_is_streamed_where_its_caller_wants_that(client):
     engine = KnowledgeBotQueryEngine("bot_1", client=client, streaming=True)
     chat = CondenseQuestionChatEngine.from_defaults(query_engine=engine, llm=MockLLM())
