@@ -88,7 +88,7 @@ def router(upstream: Upstream) -> APIRouter:
                 ) from None
             reply = await ask(upstream, request, body, turns)
         turns = turns and [*turns, Said("assistant", reply.message.answer)]
-        answered = _Answered(body, reply.message, began, whose, turns)
+        answered = _Answered(body, reply.message, began, int(time.time()), whose, turns)
         characters = sum(len(one.text) for one in turns or messages)
         if body.store is not False and characters <= _MOST_CHARACTERS:
             kept.keep(whose, answered.id, answered)
@@ -218,6 +218,7 @@ class _Answered:
         body: the request.
         message: the answer.
         began: when the request came, in Unix seconds.
+        ended: when the answer was there.
         whose: whose it is.
         turns: all turns up to it; None where those before it are not known here.
     """
@@ -225,6 +226,7 @@ class _Answered:
     body: ResponseRequest
     message: Message
     began: int
+    ended: int
     whose: str
     turns: Sequence[Said] | None
 
@@ -242,7 +244,7 @@ class _Answered:
             "id": self.id,
             "object": "response",
             "created_at": self.began,
-            "completed_at": int(time.time()) if done else None,
+            "completed_at": self.ended if done else None,
             "status": status,
             "background": False,
             "conversation": {"id": message.conversation_id},
