@@ -124,7 +124,8 @@ class ConfigurationError(KnowledgeBotError, ValueError):
     @classmethod
     def expected(cls, argument: str, what: str, given: object, advice: str = "") -> Self:
         """Return the error of an argument that is something else, with what to do about it."""
-        return cls.of(argument, f"expected {what}, not {type(given).__name__}{advice}")
+        found = f"the class {given.__name__}" if isinstance(given, type) else type(given).__name__
+        return cls.of(argument, f"expected {what}, not {found}{advice}")
 
 
 class UnsupportedError(ConfigurationError):

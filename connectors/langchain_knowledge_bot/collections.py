@@ -39,10 +39,6 @@ def _ids(collections: Any) -> tuple[str, ...]:
 
 
 def _check_loader(loader: Any) -> None:
-    if isinstance(loader, type):
-        raise ConfigurationError.of(
-            "loader", f"{loader.__name__} is a class; pass an instance of it"
-        )
     if not isinstance(loader, BaseLoader):
         raise ConfigurationError.expected(
             "loader",

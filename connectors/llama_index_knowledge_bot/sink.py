@@ -189,15 +189,11 @@ class CollectionSink(TransformComponent):
             LedgerError: the ledger cannot be read or written.
         """
         if isinstance(reader, type) or not callable(getattr(reader, "load_data", None)):
-            kind = (
-                f"the class {reader.__name__}"
-                if isinstance(reader, type)
-                else type(reader).__name__
-            )
-            raise ConfigurationError.of(
+            raise ConfigurationError.expected(
                 "reader",
-                f"expected one reader of LlamaIndex, with load_data(), not {kind}. Pass "
-                "several readers in separate calls, each with its own origin=",
+                "one reader of LlamaIndex, with load_data()",
+                reader,
+                ". Pass several readers in separate calls, each with its own origin=",
             )
         documents = texts_of(reader.load_data())
         report = sync_of(self, reader, options).run(self.clients.blocking, documents)

@@ -174,7 +174,7 @@ class Loader(BaseLoader):
 
 @pytest.mark.parametrize(
     ("loader", "expected"),
-    [([Loader()], "not list"), (None, "not NoneType"), (Loader, "Loader is a class")],
+    [([Loader()], "not list"), (None, "not NoneType"), (Loader, "the class Loader")],
     ids=["several", "nothing", "a class"],
 )
 def test_a_collection_synchronises_with_one_loader(fields, tmp_path, loader, expected):
