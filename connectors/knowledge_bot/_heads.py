@@ -112,7 +112,8 @@ class Heads:
         return f"{type(self).__name__}({self._store.name})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _heads, self._made_of
+        address, remembered, days = self._made_of
+        return functools.partial(Heads, remembered=remembered, days=days), (address,)
 
     @classmethod
     @functools.cache
@@ -177,10 +178,6 @@ class Heads:
                 conversations, any is found.
         """
         return self._store.find(service, token)
-
-
-def _heads(address: Any, remembered: int, days: int) -> Heads:
-    return Heads(address, remembered=remembered, days=days)
 
 
 # When the call that a thread works for began to wait; unset for calls in the caller's own thread.

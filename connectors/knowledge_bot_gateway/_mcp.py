@@ -456,8 +456,8 @@ class _Callers:
             if problem := _misfit(tool.input_schema, arguments):
                 raise ToolError(f"{name}: {problem}. {_NOTHING_DONE}")
         except ToolError as error:
-            told = TextContent(type="text", text=str(error))
-            return CallToolResult(content=[told], is_error=True)
+            text = TextContent(type="text", text=str(error))
+            return CallToolResult(content=[text], is_error=True)
         if bot is not None:
             called = {"name": "ask_bot", "arguments": {**arguments, "bot": bot.id}}
             ctx = replace(ctx, params={**params, **called})

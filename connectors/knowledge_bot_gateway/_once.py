@@ -112,7 +112,8 @@ class Once:
         """Return the exchange of an equal request, or a new one."""
         headers, whose = Headers(scope=scope), caller_of(scope)
         session = headers.get(_SESSION, "")
-        key = _digest(scope["path"], headers.get("content-type", ""), session, body)
+        what = "\n".join((scope["path"], headers.get("content-type", ""), session, ""))
+        key = blake2b(what.encode() + body, digest_size=32).digest()
         is_repeated = bool(session) or headers.get(_REPEATED, "0") != "0"
         found = self._in_flight.get((whose, key)) or self._answered.find(whose, key)
         if found and (is_repeated or not found.fetched or found.status == UNKNOWN_OUTCOME):
@@ -161,11 +162,6 @@ def _is_call(body: bytes) -> bool:
     except (ValueError, RecursionError):
         return False
     return isinstance(message, dict) and message.get("method") == "tools/call"
-
-
-def _digest(*parts: str | bytes) -> bytes:
-    joined = b"\n".join(one.encode() if isinstance(one, str) else one for one in parts)
-    return blake2b(joined, digest_size=32).digest()
 
 
 async def _gone(receive: Receive) -> None:

@@ -104,7 +104,6 @@ def mcp(
     kbot mcp
     KBOT_GATEWAY_KEY=a-long-secret kbot mcp --http 127.0.0.1:8711
     """  # noqa: D301 - \b is for click
-    _check_extra()
     if address is not None:
         host, port = _host_and_port(address)
         _serve(connection, host, port, allow_writes=allow_writes, openai=False, **options)
@@ -150,17 +149,7 @@ def gateway(connection: ServiceOptions, /, host: str, port: int, **options: Any)
     kbot gateway
     KBOT_GATEWAY_KEY=a-long-secret kbot gateway --host 0.0.0.0 --heads heads.db
     """  # noqa: D301 - \b is for click
-    _check_extra()
     _serve(connection, host, port, openai=True, **options)
-
-
-def _check_extra() -> None:
-    # The server raises the signal that stopped it again; stopping is not a failure.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
-    try:
-        require_extra()
-    except ModuleNotFoundError as error:
-        raise Failed(str(error)) from None
 
 
 def _descriptions(given: tuple[str, ...]) -> dict[str, str]:
@@ -241,6 +230,9 @@ def _serve(
     openai: bool,
     **options: Any,
 ) -> None:
+    require_extra()
+    # The server raises the signal that stopped it again; stopping is not a failure.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     import uvicorn
 
     from knowledge_bot_gateway import Admission, create_app, create_mcp_server

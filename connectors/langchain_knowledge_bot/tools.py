@@ -192,15 +192,12 @@ class KnowledgeBotTool(AskedOnce[str | dict[str, Any] | ToolCall, Any], BaseTool
                 '"continue" reads the messages of an agent of LangGraph, which '
                 "is not installed here: pip install langgraph",
             ) from error
-        schema: Any = self.args_schema
-        if schema is ToolQuestion:
-            self.args_schema = FollowingQuestion
-        elif isinstance(schema, type) and issubclass(schema, BaseModel):
-            self.args_schema = with_state(schema)
-        else:
+        schema: Any = FollowingQuestion if self.args_schema is ToolQuestion else self.args_schema
+        if not isinstance(schema, type) or not issubclass(schema, BaseModel):
             raise ConfigurationError.of(
                 "args_schema", 'conversation="continue" takes a class of pydantic 2'
             )
+        self.args_schema = with_state(schema)
         return self
 
     @override
@@ -250,8 +247,7 @@ class KnowledgeBotTool(AskedOnce[str | dict[str, Any] | ToolCall, Any], BaseTool
             raise ToolException(str(error)) from error
 
     def _conversations(self) -> Conversations:
-        heads = Heads.of_process() if self.heads is None else self.heads
-        return Conversations(heads)
+        return Conversations(Heads.of_process() if self.heads is None else self.heads)
 
     def _result(self, question: str, reply: Reply) -> str | tuple[str, dict[str, Any]]:
         text = reply.message.answer

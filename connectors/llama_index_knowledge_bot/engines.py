@@ -384,8 +384,7 @@ class KnowledgeBotChatEngine(BaseChatEngine):
             return conversation.answered(said, await ask(self._llm, [said]))
 
     def _conversations(self) -> Conversations:
-        heads = self._heads or Heads.of_process()
-        return Conversations(heads, on_fork=self._on_fork)
+        return Conversations(self._heads or Heads.of_process(), on_fork=self._on_fork)
 
     def _opened(
         self, text: str, chat_history: list[ChatMessage] | None

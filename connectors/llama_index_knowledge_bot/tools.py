@@ -155,35 +155,23 @@ class KnowledgeBotToolSpec(BaseToolSpec):
 
     def add_text(self, name: str, content: str) -> dict[str, Any]:
         """Add a text to the knowledge, named for what it is about. Each call adds it."""
-        return _plain(
-            self._clients.blocking.create_text_source(
-                name=name, collections=self._write_to, content=content
-            )
-        )
+        create = self._clients.blocking.create_text_source
+        return _plain(create(name=name, collections=self._write_to, content=content))
 
     async def aadd_text(self, name: str, content: str) -> dict[str, Any]:
         """Add a text to the knowledge, named for what it is about. Each call adds it."""
-        return _plain(
-            await self._clients.awaiting.create_text_source(
-                name=name, collections=self._write_to, content=content
-            )
-        )
+        create = self._clients.awaiting.create_text_source
+        return _plain(await create(name=name, collections=self._write_to, content=content))
 
     def add_webpage(self, name: str, url: str) -> dict[str, Any]:
         """Add a web page to the knowledge, named for what it is about. Each call adds it."""
-        return _plain(
-            self._clients.blocking.create_webpage_source(
-                name=name, collections=self._write_to, url=url
-            )
-        )
+        create = self._clients.blocking.create_webpage_source
+        return _plain(create(name=name, collections=self._write_to, url=url))
 
     async def aadd_webpage(self, name: str, url: str) -> dict[str, Any]:
         """Add a web page to the knowledge, named for what it is about. Each call adds it."""
-        return _plain(
-            await self._clients.awaiting.create_webpage_source(
-                name=name, collections=self._write_to, url=url
-            )
-        )
+        create = self._clients.awaiting.create_webpage_source
+        return _plain(await create(name=name, collections=self._write_to, url=url))
 
     def _described(self, bots: Iterable[Bot]) -> list[dict[str, Any]]:
         known = self._descriptions

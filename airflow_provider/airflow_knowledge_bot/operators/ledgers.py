@@ -21,7 +21,6 @@ _NAMED = 20
 _LOGGED = 100
 _CHARACTERS = 300
 
-_COUNTED = ("settled", "unknown", "left")
 _SENT_LATER = "not created: %s (%s); the next run sends it"
 
 _OUTCOMES = {"": None, "list": None, "created": True, "not created": False, "not_created": False}
@@ -108,7 +107,7 @@ class KnowledgeBotResolveOperator(BaseOperator):
             wanted = {entry.id: None for entry in unknown}
         wrong = self._settle(ledger, wanted, created=created)
         result = _summary(unknown, list(ledger.unknown()))
-        self.log.info("Settled %d of %d; %d are left.", *map(result.get, _COUNTED))
+        self.log.info("Settled %(settled)d of %(unknown)d; %(left)d are left.", result)
         if wrong:
             raise AirflowFailException(
                 f"{result['settled']} items were settled, and {len(wrong)} could not be: "

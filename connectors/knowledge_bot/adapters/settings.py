@@ -71,9 +71,7 @@ def shared_client(
             connections = client._connections  # noqa: SLF001 - the core's own
             # Connections that a call or a derived client still uses are not garbage yet.
             closing = weakref.finalize(connections, connections.transport.close)
-            closing.atexit = (
-                False  # then a call may be under way in a thread, and would be waited for
-            )
+            closing.atexit = False  # it would wait for a call that is under way in a thread
         _clients[way] = known
         dropped = [_clients.popitem(last=False) for _ in range(len(_clients) - _MOST)]
     del dropped  # not under the lock: this closes connections
