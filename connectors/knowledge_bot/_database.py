@@ -79,6 +79,9 @@ _PASSING_STATES = (
 )  # fmt: skip
 _PASSING_CODES = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
 
+# What PostgreSQL says, without a state, where the address is wrong and no wait helps.
+_REFUSALS = ("authentication failed", "no password", "pg_hba.conf", "does not exist", "denied")
+
 # How SQLite and PostgreSQL write what they do not write alike: a numbered row, bytes, a table whose
 # rows are updated (with room for other versions of them on each page), and a small table that is
 # found by its primary key.
@@ -467,15 +470,13 @@ class Session:
         self.given_up: bool = False
         _sessions.add(self)
 
-    def open(self) -> Connection | None:
-        """Open the database, created where there is none; a reader gets None instead.
+    def open(self) -> bool:
+        """Open the database, created where there is none; a reader gets False instead.
 
         Raises:
             DatabaseError: it cannot be opened, it holds something else, or another version.
         """
-        self._connection = self._database.open(reading=self._reading)
-        self._file, self._opened = self._database.file_identity(), self._connection is not None
-        return self._connection
+        return self.do("opened", lambda connection: connection is not None)
 
     def do(self, what: str, work: Callable[[Connection], T], *, since: float | None = None) -> T:
         """Do something with the connection, and try again while the database is away.
@@ -515,7 +516,8 @@ class Session:
         if self._connection is not None and not self._connection.sqlite:
             self._connection.close()
             self._connection = None
-        if not is_transient(cause):
+        refused = not self._opened and any(each in str(cause) for each in _REFUSALS)
+        if refused or not is_transient(cause):
             self._away_since = None
             raise failure from cause
         now = time.monotonic()
@@ -541,9 +543,9 @@ class Session:
         if self._connection is None and self._opened:
             self._connection = self._database.connect(reading=self._reading)
         elif self._connection is None:
-            self.open()
-        assert self._connection is not None  # noqa: S101 - readers have opened it, or do nothing
-        return self._connection
+            self._connection = self._database.open(reading=self._reading)
+            self._file, self._opened = self._database.file_identity(), self._connection is not None
+        return self._connection  # type: ignore[return-value] # a reader who finds none asks no more
 
     def _leave_to_the_parent(self) -> None:
         # Closing the connection here would close it for the parent as well.

@@ -514,6 +514,8 @@ class Run:
             if stop is not Stop.LIMIT:  # otherwise what was begun is still sent
                 logger.warning("The ingestion stops: %s", stop_reason(stop, detail))
                 self.gate.end()
+                if self._keeper is not None and self._sending is None:
+                    self._keeper.give_up()  # a book that is not open yet
 
     def abort(self) -> None:
         """End at once, whatever becomes of what is in flight. Called in the loop's thread."""

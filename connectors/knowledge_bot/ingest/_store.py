@@ -312,7 +312,7 @@ class Store:
             service: the base URL, normalised.
             origin: the origin's name.
         """
-        if self._session.open() is None:
+        if not self._session.open():
             return None
 
         def look(connection: Connection) -> str | None:

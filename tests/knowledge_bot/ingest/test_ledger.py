@@ -89,7 +89,7 @@ def test_a_path_may_hold_any_character(service, tmp_path, name):
 
 
 def test_a_password_is_not_shown(service):
-    ledger = Ledger("postgresql://kbot:s3cret@127.0.0.1:9/kbot")
+    ledger = Ledger("postgresql://kbot:s3cret@127.0.0.1:9/kbot", wait=0)
     said = refused(service, ledger) + repr(ledger)
     assert "s3cret" not in said
     assert "127.0.0.1:9/kbot" in said

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from ingest_texts import texts
-from knowledge_bot.ingest import Ledger, Stop
+from knowledge_bot.ingest import Ledger, LedgerError, Stop
 from postgresql_server import postgresql as running_postgresql
 
 pytestmark = pytest.mark.timeout(240)
@@ -88,4 +88,49 @@ def test_a_standby_is_named_as_one(send, service, server, database):
     report = send(texts(5), ledger=ledger)
     assert report.stopped is Stop.LEDGER
     assert "target_session_attrs=read-write" in report.stop_reason
+    assert service.arrived == []
+
+
+@pytest.fixture
+def away(server, database):
+    """A server that was stopped after its database was made, and is back after the test."""
+    server.stop()
+    yield database
+    if not server.runs:
+        server.start()
+
+
+def test_a_database_that_is_away_at_the_opening_is_waited_for(send, service, server, away):
+    back = threading.Timer(1.0, server.start)
+    back.start()
+    report = send(texts(3), ledger=Ledger(server.url(away)))
+    back.join()
+    assert (report.created, report.stopped, len(service.arrived)) == (3, None, 3)
+
+
+@pytest.mark.parametrize("reading", [False, True])
+def test_a_database_that_stays_away_is_an_error_after_the_wait(
+    send, service, server, away, reading
+):
+    began = time.monotonic()
+    with pytest.raises(LedgerError) as caught:
+        send(texts(3), ledger=Ledger(server.url(away), wait=1.5), dry_run=reading)
+    assert 1.5 < time.monotonic() - began < 30
+    assert caught.value.may_pass
+    assert service.arrived == []
+
+
+def test_an_address_that_is_wrong_is_not_waited_for(send, service, server):
+    with pytest.raises(LedgerError):  # or this test runs into its time limit
+        send(texts(3), ledger=Ledger(server.url("no_such_database")))
+    assert service.arrived == []
+
+
+def test_whoever_ends_a_run_does_not_wait_for_its_ledger(send, service, server, away):
+    stop = threading.Event()
+    asked = threading.Timer(0.5, stop.set)
+    asked.start()
+    with pytest.raises(LedgerError):  # as above
+        send(texts(3), ledger=Ledger(server.url(away)), stop=stop)
+    asked.join()
     assert service.arrived == []
