@@ -28,7 +28,7 @@ _SETTLED = 2.0
 
 # Bytes of a file that is read once, and of all that are kept in one window until they are sent.
 _SMALL = 512 * 1024
-_KEPT = 8_000_000
+KEPT = 8_000_000
 _START = 16  # of a file, by which a database is known
 
 _EMPTY = hashlib.sha256().digest()
@@ -237,7 +237,7 @@ class Examiner:
             planned: the plan.
             known: returns the digest that the book has for exactly this version, if any.
         """
-        usable, room, now = list[Job](), _KEPT, time.time()
+        usable, room, now = list[Job](), KEPT, time.time()
         for job in jobs:
             try:
                 self._examine(job, known, room, now)

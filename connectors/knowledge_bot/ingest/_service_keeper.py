@@ -31,7 +31,7 @@ from knowledge_bot._sync import (
 from knowledge_bot.errors import APIError, KnowledgeBotError, UnexpectedResponseError
 from knowledge_bot.ingest._engine import Keeper
 from knowledge_bot.ingest._feeding import WINDOW
-from knowledge_bot.ingest._jobs import Examiner, Job, MovedItems, Planned
+from knowledge_bot.ingest._jobs import KEPT, Examiner, Job, MovedItems, Planned
 from knowledge_bot.ingest._listings import ListedFile, Listing, Skipped, name_to_send
 from knowledge_bot.ingest._pressure import Decision
 from knowledge_bot.ingest._report import (
@@ -249,7 +249,7 @@ class ServiceKeeper(Keeper):
         self._by_content: dict[bytes, list[SyncEntry]] | None = None
         self._put: dict[str, tuple[str, Kind, bytes, SyncTouch | None]] = {}  # by this run
         self._had_failed: dict[str, str] = {}  # names of what it put again, by key
-        self._overtaken: list[Job] = []
+        self._overtaken: dict[str, tuple[bytes, Outcome]] = {}
         self._rest: AsyncIterator[Planned] | None = None
         self._checks_overlap = True
         self._checks_collections = not run.options.anyway and "sources" in run.sender.extensions
@@ -382,9 +382,13 @@ class ServiceKeeper(Keeper):
             else:
                 self._touched.append(job)
                 await self._check_collections(job, entry)
+        held = (one.content or getattr(one.item, "content", "") for one in self._touched)
+        if len(self._touched) >= WINDOW or sum(map(len, held)) > KEPT:
+            different += await self._touch()
         if not (self._whole or self._options.dry_run):  # a part: nothing of it is listed
             known = [job for job in different if job.before is not None]
-            different = known + await self._touch([job for job in different if not job.before])
+            self._touched += [job for job in different if job.before is None]
+            different = known + await self._touch()
         planned.jobs += self._moved.take(different, self._had)
 
     async def _check_collections(self, job: Job, entry: "SyncEntry") -> None:
@@ -452,8 +456,7 @@ class ServiceKeeper(Keeper):
             else:
                 self._touched += [job for job in moved if job.moved is not None]
             yield planned
-        touched, self._touched = self._touched, []
-        yield Planned(jobs=await self._touch(touched))
+        yield Planned(jobs=await self._touch())
 
     def _places_of(self, job: Job) -> "list[SyncEntry]":
         """Return the missing entries that an item may have been."""
@@ -557,8 +560,9 @@ class ServiceKeeper(Keeper):
             "Nothing was sent or removed that depends on it",
         )
 
-    async def _touch(self, jobs: Sequence[Job]) -> list[Job]:
+    async def _touch(self) -> list[Job]:
         """Give entries of the same content new versions; return those that have to be sent."""
+        jobs, self._touched = self._touched, []
         if not jobs or self._options.dry_run:
             self._counters.counts["unchanged"] += len(jobs)
             return []
@@ -622,7 +626,8 @@ class ServiceKeeper(Keeper):
         if not isinstance(error, APIError):
             return None
         if error.code == "entry_moved_on":
-            self._overtaken.append(job)
+            reason = "another run was faster with another content; the next one compares again"
+            self._overtaken[job.key] = job.digest, job.outcome("undelivered", reason)
             return Decision(None)
         if error.code == "digest_mismatch":
             return await self._read_again(job)
@@ -740,7 +745,7 @@ class ServiceKeeper(Keeper):
         if not self._put and not self._overtaken:
             return
         there: dict[str, bytes] = {}
-        buckets = {bucket_of(job.key) for job in self._overtaken} | await self._doubtful(found)
+        buckets = {*map(bucket_of, self._overtaken)} | await self._doubtful(found)
         for bucket in sorted(buckets):
             entries = await self._asked("list_entries", bucket=bucket)
             there.update((entry.key, self._wire.digest_of(entry)) for entry in entries)
@@ -749,12 +754,11 @@ class ServiceKeeper(Keeper):
                 self._counters.counts[kind] -= 1
                 reason = "the service accepted it, and does not have it any more"
                 self._counters.add(Outcome("undelivered", name[:500], key, reason))
-        for job in self._overtaken:
-            if there.get(job.key) == job.digest:
+        for key, (digest, outcome) in self._overtaken.items():
+            if there.get(key) == digest:
                 self._counters.counts["unchanged"] += 1
             else:
-                reason = "another run was faster with another content; the next one compares again"
-                self._counters.add(job.outcome("undelivered", reason))
+                self._counters.add(outcome)
 
     async def _doubtful(self, found: "SyncSums") -> set[int]:
         """Return the buckets in which something may be missing that this run put."""
@@ -771,5 +775,5 @@ class ServiceKeeper(Keeper):
 
     async def close(self) -> None:
         """Count what other runs were faster with, where nobody looked at it any more."""
-        for job in self._overtaken if self._counters.ended else ():
-            self._counters.add(job.outcome("undelivered", "another run was faster"))
+        for _, outcome in self._overtaken.values() if self._counters.ended else ():
+            self._counters.add(outcome)

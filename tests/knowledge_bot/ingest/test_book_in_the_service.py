@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import weakref
 from collections import Counter
 from functools import partial
 
@@ -298,6 +299,43 @@ def test_what_is_no_key_is_invalid_and_the_rest_is_sent(service, feed, key, comp
     items = [Text(name="n", content="c", key=key), *texts(2)]
     report = feed(items, origin="o", complete=complete)
     assert (report.invalid, report.created) == (1, 2)
+
+
+@pytest.fixture
+def large():
+    """`large(word, version)`: 200 texts of 200,000 characters; `large.most` were there at once."""
+    alive = weakref.WeakSet()
+
+    def made(word, version=None):
+        made.most = 0
+        for number in range(200):
+            content = f"{word} {number} {'x' * 200_000}"
+            text = Text(name=f"t{number}", content=content, version=version)
+            alive.add(text)
+            made.most = max(made.most, len(alive))
+            yield text
+
+    return made
+
+
+def test_texts_with_new_versions_are_not_kept_to_the_end(service, feed, large):
+    feed(large("a", "1"), origin="o")
+    report = feed(large("a", "2"), origin="o")
+    assert (report.unchanged, report.sent, large.most < 150) == (200, 0, True)
+    before = len(service.requests)
+    assert feed(large("a", "2"), origin="o").unchanged == 200
+    assert {one.method for one in service.requests[before:]} == {"GET", "POST"}
+    assert "/sync/touch" not in {one.path for one in service.requests[before:]}
+
+
+def test_texts_that_another_run_was_faster_with_are_not_kept_to_the_end(feed, large):
+    def late():
+        assert feed((Text(name=f"t{n}", content="b") for n in range(200)), origin="o").ok
+        yield from large("c")
+
+    feed(large("a"), origin="o")
+    report = feed(late(), origin="o")
+    assert (report.undelivered, report.sent, large.most < 150) == (200, 0, True)
 
 
 # Never all twice ----------------------------------------------------------------------------------
