@@ -15,6 +15,7 @@ import time
 from collections.abc import AsyncIterable, Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
@@ -473,9 +474,9 @@ def _sampled(
 
 def _without_twins(documents: list[_Candidate]) -> list[_Candidate]:
     """Return the documents, of several that say the same the one that the service has."""
-    kept: dict[str | int, _Candidate] = {}
-    for one in documents:
-        said = letters(one.text) if one.text else one.place
+    kept: dict[bytes | int, _Candidate] = {}
+    for one in documents:  # a digest, since all texts are held already
+        said = sha256(letters(one.text).encode()).digest() if one.text else one.place
         if said not in kept or (kept[said].entry is None and one.entry is not None):
             kept[said] = one
     return [*kept.values()]

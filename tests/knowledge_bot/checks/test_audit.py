@@ -3,11 +3,13 @@
 import asyncio
 import subprocess
 import sys
+import tracemalloc
 
 import pytest
 
 from knowledge_bot import AsyncClient, AuthenticationError, Client, ConfigurationError
 from knowledge_bot.checks import aaudit, audit
+from knowledge_bot.checks._audit import _Candidate, _without_twins
 from knowledge_bot.checks._sentences import Corpus, holds
 from knowledge_bot.errors import KnowledgeBotError, ServerError
 from knowledge_bot.ingest import File, Skipped, Text, WebPage, ingest
@@ -392,6 +394,22 @@ def test_a_sentence_that_another_document_has_nearly_so_is_not_asked_for():
     own = "Themes are chosen by their names in the file of settings beside the documents."
     corpus = Corpus([f"{near.format('theme')}\n\n{own}", near.format("plugin")])
     assert corpus.distinctive(f"{near.format('theme')}\n\n{own}", 2) == [own]
+
+
+def test_the_texts_are_held_once():
+    # Each is one long word: what is needed while one of them is read is next to nothing.
+    texts = [f"{number:04}{'x' * 50_000}" for number in [*range(99), 0]]
+    documents = [
+        _Candidate(place, str(place), str(place), text=text) for place, text in enumerate(texts)
+    ]
+    tracemalloc.start()
+    try:
+        kept = _without_twins(documents)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert [one.place for one in kept] == [*range(99)]
+    assert peak < sum(map(len, texts)) / 5
 
 
 def test_a_document_that_says_nothing_of_its_own_is_known_by_its_name(run):
