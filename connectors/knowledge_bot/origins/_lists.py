@@ -1,14 +1,14 @@
 """Pages of a list: a sitemap, a feed, or addresses in lines."""
 
+import hashlib
 import logging
 import os
-import zlib
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
-from time import time as now
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from knowledge_bot._endpoints import check_number
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Days in which each page of a list is read once that its list says did not change.
+# Days after which a page of a list is read again that its list says did not change.
 _DAYS = 8
 # Bytes that are read of a page.
 _LARGEST = 5_000_000
@@ -149,7 +149,7 @@ class _ListedPages(ComparedPages):
     def _believed(
         self, pages: "Iterator[WebPage | Skipped]", named_by: str, memory: Memory
     ) -> "Iterator[WebPage | Skipped]":
-        """Yield pages by the times that the list gives; an eighth is read each day all the same.
+        """Yield pages by the times that the list gives; each is read every eighth day all the same.
 
         A page that changed while its time did not is sent, named, and read in each run after that.
         """
@@ -164,7 +164,7 @@ class _ListedPages(ComparedPages):
                 before = Known.of(said)
                 if before is None or (before.modified != stated and not before.lies):
                     yield page
-                elif self.reread or before.lies or _is_due(page.url):
+                elif self.reread or before.lies or _is_due(page.url, before.read_at):
                     read = Known.of(getattr(compared(page), "version", None)) or before
                     is_other = stated == before.modified and read.digest != before.digest
                     if is_other and not before.lies:
@@ -301,9 +301,16 @@ def _as(page: "WebPage", known: "Known") -> "WebPage":
     return page.model_copy(update={"version": known.version, "digest": known.digest})
 
 
-def _is_due(url: str) -> bool:
-    """Return whether a page is read today, whatever is said of it."""
-    return (zlib.crc32(url.encode()) - int(now() // 86_400)) % _DAYS == 0
+def _is_due(url: str, read_at: int) -> bool:
+    """Return whether a page is read today, whatever is said of it.
+
+    For the first time on one day of eight, and on another of the next eight: a run may skip days.
+    """
+    today = int(time.time() // 86_400)
+    if read_at:
+        return today - read_at // 86_400 >= _DAYS
+    eight, day = divmod(today, _DAYS)
+    return hashlib.sha256(f"{eight} {url}".encode()).digest()[0] % _DAYS == day
 
 
 def _compared(

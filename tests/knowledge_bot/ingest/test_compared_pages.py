@@ -1,7 +1,7 @@
 """Pages that are read to see whether they changed, over several nights with a ledger."""
 
-import itertools
 import socket
+import time
 from collections import Counter
 
 import pytest
@@ -15,6 +15,7 @@ from knowledge_bot.origins import (
     Sitemap,
     Urls,
 )
+from knowledge_bot.origins._origin import NoMemory
 from knowledge_bot.testing import MemoryService, no_waiting
 from page_server import answer, redirect, serving
 from refusals import refused
@@ -149,13 +150,25 @@ def dated(kind: str, site: TrapSite, day: str, *paths: str):
 
 
 @pytest.fixture
-def night(monkeypatch, tmp_path):
+def sleep(monkeypatch):
+    """`sleep(days)`: from then on it is later."""
+    real, slept = time.time, 0.0
+    monkeypatch.setattr(time, "time", lambda: real() + slept)
+
+    def go(days: float):
+        nonlocal slept
+        slept += 86_400 * days
+
+    return go
+
+
+@pytest.fixture
+def night(sleep, tmp_path):
     """`night(origin, keeper)`: a run, a day after the last one."""
-    day, services = itertools.count(1), {}
-    monkeypatch.setattr("knowledge_bot.origins._lists.now", lambda: 86_400 * services["day"])
+    services = {}
 
     def go(origin, keeper: str):
-        services["day"] = next(day)
+        sleep(1)
         extensions = {"sources", "sync"} if keeper == "sync" else set()
         made = MemoryService(collections=["col_1"], extensions=extensions)
         service = services.setdefault("service", made)
@@ -181,6 +194,8 @@ def test_a_list_s_own_times_are_compared_and_each_page_is_read_every_eighth_day(
         return sent, times
 
     assert nights(1) == (2, {})
+    sent, times = nights(15)  # the first time is a day of some eight
+    assert (sent, times.keys()) == (0, {"/a", "/b"})
     assert nights(8) == (0, {"/a": 1, "/b": 1})
     site.page("/a", text="It was changed, and nobody says so.")
     sent, times = nights(8)
@@ -190,6 +205,34 @@ def test_a_list_s_own_times_are_compared_and_each_page_is_read_every_eighth_day(
     assert nights(1)[0] == 1
     assert nights(1, "2026-01-03")[0] == 2
     assert nights(1, "2026-01-03")[0] == 0
+
+
+class Versions(NoMemory):
+    """Remembers the versions of items."""
+
+    def __init__(self):
+        super().__init__()
+        self.versions = {}
+
+    def recall(self, key):
+        return self.versions.get(key)
+
+
+@pytest.mark.parametrize("days", [1 / 24, 1, 2, 7])
+def test_each_page_of_a_list_is_read_on_any_schedule(site, sleep, days):
+    paths = {f"/{number}" for number in range(8)}
+    for path in paths:
+        site.page(path)
+    pages, memory, times = dated("sitemap", site, "2026-01-02", *paths), Versions(), Counter()
+    for _ in range(1000):  # the days of a page are drawn: on no schedule it takes as long
+        for page in pages().items(memory):
+            memory.versions[page.url] = page.version
+        times += Counter(read(site).keys())
+        if paths == times.keys():
+            break
+        sleep(days)
+    assert paths == times.keys()
+    assert days >= 1 or max(times.values()) <= 2
 
 
 @pytest.mark.usefixtures("impatient")
