@@ -135,7 +135,7 @@ def read_profiles() -> dict[str, Profile]:
     try:
         with file.open("rb") as stream:
             mode = stat.S_IMODE(os.fstat(stream.fileno()).st_mode)
-            found = tomllib.load(stream)
+            found = tomllib.loads(stream.read().decode("utf-8-sig"))
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:

@@ -25,8 +25,10 @@ def saved(tmp_path, monkeypatch):
     return file
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])  # as some editors write it
 @pytest.mark.parametrize("kind", [Client, AsyncClient])
-def test_a_client_takes_the_address_and_the_key_of_a_profile(saved, kind, monkeypatch):
+def test_a_client_takes_the_address_and_the_key_of_a_profile(saved, kind, encoding, monkeypatch):
+    saved.write_text(FILE.lstrip(), encoding)
     monkeypatch.setenv("KNOWLEDGE_BOT_BASE_URL", "https://another.test")
     client = kind.from_profile(timeout=5)
     assert client.base_url == "https://home.test/public/v1"

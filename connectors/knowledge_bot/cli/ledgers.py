@@ -144,7 +144,7 @@ def export(ledger_address: str | None) -> None:
 
 
 @ledger.command("import")
-@click.argument("file", type=click.File("r", encoding="utf-8"))
+@click.argument("file", type=click.File("r", encoding="utf-8-sig"))
 @ledger_option
 @as_json_option
 def import_(file: TextIO, ledger_address: str | None, as_json: bool) -> None:

@@ -11,6 +11,9 @@ Opening: TypeAlias = Callable[[str], bytes]
 TOO_LARGE = 50 * 1024 * 1024
 """Most bytes of a document, unpacked: sitemaps.org, protocol, "Using Sitemap index files"."""
 
+BLANK = b"\xef\xbb\xbf\xff\xfe\0 \t\r\n"
+"""What may be before the first sign of a document, in UTF-8 or UTF-16: a mark of its encoding."""
+
 _GZIP = b"\x1f\x8b"
 _LAYERS = 2  # a compressed file, sent compressed
 

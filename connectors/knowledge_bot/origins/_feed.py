@@ -8,7 +8,7 @@ from urllib.parse import urljoin
 
 from knowledge_bot.ingest._items import WebPage
 from knowledge_bot.ingest._listings import Skipped
-from knowledge_bot.origins._documents import UnreadableError
+from knowledge_bot.origins._documents import BLANK, UnreadableError
 from knowledge_bot.origins._fetching import opening
 from knowledge_bot.origins._origin import skipped_address
 
@@ -35,7 +35,7 @@ def feed_pages(address: str, *, allow_private: bool) -> Iterator[WebPage | Skipp
 
 def _entries(content: bytes, address: str) -> list[dict[str, Any]]:
     """The entries of a feed, by feedparser's names."""
-    if content.lstrip().startswith(b"{"):
+    if content.lstrip(BLANK).startswith(b"{"):
         return list(_entries_of_json(content, address))
     import feedparser  # type: ignore[import-untyped] # ships no types
     from defusedxml import DefusedXmlException  # type: ignore[import-untyped] # ships no types

@@ -9,16 +9,14 @@ from xml.etree.ElementTree import Element, ParseError
 
 from knowledge_bot.ingest._items import WebPage
 from knowledge_bot.ingest._listings import Skipped
-from knowledge_bot.origins._documents import Opening, UnreadableError
+from knowledge_bot.origins._documents import BLANK, Opening, UnreadableError
 from knowledge_bot.origins._origin import is_web_address, skipped_address
 
 # The protocol allows one index of 50,000 sitemaps; some sites nest once more.
 _DEPTH = 3
 _SITEMAPS = 50_000
 
-# What shows whether a sitemap is a text, in bytes, and what may be before that.
-_START = 256
-_BLANK = b"\xef\xbb\xbf\xff\xfe\0 \t\r\n"
+_START = 256  # bytes that show whether a sitemap is a text
 _NO_REFERENCE = re.compile(rb"&(?!#?\w{1,10};)")
 
 
@@ -68,7 +66,7 @@ def _entries(address: str, opening: Opening) -> Iterator[tuple[str, str, str | N
     from defusedxml.ElementTree import iterparse  # type: ignore[import-untyped] # ships no types
 
     content = opening(address)
-    if not content[:_START].lstrip(_BLANK).startswith(b"<"):
+    if not content[:_START].lstrip(BLANK).startswith(b"<"):
         yield from _lines(content)
         return
     root: Element | None = None

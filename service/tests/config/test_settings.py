@@ -60,8 +60,9 @@ def test_a_file_declares_everything(tmp_path):
     assert "first-key" not in repr(settings)
 
 
-def test_a_file_may_be_empty(tmp_path):
-    assert read_settings(write(tmp_path, "")) == ServiceConfiguration()
+@pytest.mark.parametrize("mark", ["", "\ufeff"])  # as some editors write it
+def test_a_file_may_be_empty(tmp_path, mark):
+    assert read_settings(write(tmp_path, mark)) == ServiceConfiguration()
 
 
 @pytest.mark.parametrize(

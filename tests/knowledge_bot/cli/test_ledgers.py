@@ -131,6 +131,8 @@ def test_a_ledger_moves_as_lines_of_json(run, send, tmp_path):
     assert run("ledger", "status", "--ledger", tmp_path / "new.db").stdout == (
         run("ledger", "status").stdout
     )
+    (marked := tmp_path / "marked.jsonl").write_text(exported, "utf-8-sig")  # by some editor
+    assert run("ledger", "import", marked, "--ledger", tmp_path / "marked.db").exit_code == 0
     for lines, ledger in ((exported, "new.db"), (exported[:-9], "other.db")):
         done = run("ledger", "import", "-", "--ledger", tmp_path / ledger, stdin=lines)
         assert done.exit_code == 1

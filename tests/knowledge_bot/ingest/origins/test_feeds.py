@@ -34,20 +34,22 @@ def test_an_rss_feed_yields_its_pages_with_a_version(web):
     assert three == WebPage(name="https://h.example/3", url="https://h.example/3")
 
 
-def test_an_atom_feed_yields_its_pages_with_absolute_addresses(web):
-    web.answers["/atom"] = answer(ATOM)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+def test_an_atom_feed_yields_its_pages_with_absolute_addresses(web, encoding):
+    web.answers["/atom"] = answer(ATOM.decode().encode(encoding))
     (page,) = Feed(web.url("/atom")).items()
     assert page == WebPage(name="A", url=web.url("/a"), version="2026-01-05T10:00:00Z")
 
 
-def test_a_json_feed_yields_its_pages(web):
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_a_json_feed_yields_its_pages(web, encoding):
     items = [
         {"id": "1", "url": "/1", "title": "One", "date_modified": "2026-01-05T10:00:00Z"},
         {"id": "2", "content_text": "No link"},
         "no entry",
     ]
     feed = {"version": "https://jsonfeed.org/version/1.1", "items": items}
-    web.answers["/feed.json"] = answer(json.dumps(feed).encode())
+    web.answers["/feed.json"] = answer(json.dumps(feed).encode(encoding))
     page, without_link = Feed(web.url("/feed.json")).items()
     assert page == WebPage(name="One", url=web.url("/1"), version="2026-01-05T10:00:00Z")
     assert isinstance(without_link, Skipped)
