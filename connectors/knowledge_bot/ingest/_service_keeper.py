@@ -665,7 +665,8 @@ class ServiceKeeper(Keeper):
         found = await self._until_ready()
         told = await self._failures(found)
         await self._verify(found)
-        if self._whole and not (incomplete or self._counters.incomplete):
+        is_known = self._book.found.known or self._put  # what was mistyped stays unknown
+        if self._whole and is_known and not (incomplete or self._counters.incomplete):
             await self._complete(missing, told)
 
     def _would_remove(self, missing: "Sequence[tuple[SyncEntry, str]]") -> None:

@@ -381,6 +381,23 @@ def test_half_is_not_all(service, feed):
     assert feed(texts(6), origin="yours").created == 6
 
 
+def test_a_run_that_puts_nothing_under_a_new_name_leaves_no_origin_behind(service, feed, tmp_path):
+    def origins():
+        return {one.name: one.count for one in client.list_origins()}
+
+    with Client(KEY, URL, transport=service.transport) as client:
+        feed(Folder(tmp_path), origin="mistyped")
+        feed(Folder(tmp_path, allow_empty=True), origin="mistyped")
+        feed([], origin="mistyped")
+        complete(client, "mistyped", [])
+        assert origins() == {}
+        feed(texts(4), origin="mine")
+        feed(texts(4), origin="mistyped")
+        assert origins() == {"mine": 4}
+        feed([], origin="mine", gone_limit=1)
+        assert origins() == {"mine": 0}
+
+
 # What the service could not read ------------------------------------------------------------------
 
 
