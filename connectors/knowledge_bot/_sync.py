@@ -49,7 +49,7 @@ _TOUCHES = 500
 _MISSING = 1000
 _NAMES = 500
 
-LONGEST_NAME = 1024  # characters of an origin and a key
+LONGEST_NAME = 2048  # characters of an origin and a key
 _LONGEST_VERSION = 2048  # bytes of UTF-8
 _LONGEST_NOTE = 4096  # bytes of UTF-8
 _LONGEST_DIGEST = 128
@@ -146,7 +146,7 @@ class SyncEndpoints:
         """Return what the service holds of an origin, in short.
 
         Args:
-            origin: the origin's name, 1 to 1,024 characters.
+            origin: the origin's name, 1 to 2,048 characters.
         """
         return Request("GET", _path("", origin), _read_sums, needs=_NEEDS)
 
@@ -191,7 +191,7 @@ class SyncEndpoints:
 
         Args:
             origin: the origin's name.
-            key: names the item within the origin, 1 to 1,024 characters.
+            key: names the item within the origin, 1 to 2,048 characters.
             digest: of the content, at most 128 characters of ASCII; the service checks one that is
                 `sha256:` and 64 hexadecimal digits.
             version: says of the item that it is unchanged without its content, at most 2,048 bytes.

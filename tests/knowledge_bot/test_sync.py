@@ -160,8 +160,8 @@ def test_entries_are_listed_page_by_page(call, service):
 # What is refused before anything is sent ----------------------------------------------------------
 
 TOO_MUCH = {
-    "key": ("", "x" * 1025, "a\0b", "\ud800", None, 7),
-    "origin": ("", "x" * 1025, "a\0b", "\udfff", None),
+    "key": ("", "x" * 2049, "a\0b", "\ud800", None, 7),
+    "origin": ("", "x" * 2049, "a\0b", "\udfff", None),
     "version": ("x" * 2049, "é" * 1025, "a\0b", "\ud800", 7),
     "digest": ("", "x" * 129, "é", "a\0b", None),
     "expected": ("", "x" * 129, "é"),
@@ -189,7 +189,7 @@ TOO_MUCH = {
         ("note", lambda c: c.complete_origin("o", "r", limit=1, note="é" * 2049)),
         ("key", lambda c: c.complete_origin("o", "r", limit=1, missing=[SyncMissing("", "d")])),
         ("names", lambda c: c.overlapping_origins("o", ["n"] * 501, "col_default")),
-        ("name", lambda c: c.rename_origin("o", "x" * 1025)),
+        ("name", lambda c: c.rename_origin("o", "x" * 2049)),
     ],
 )
 def test_what_no_service_takes_is_not_sent(service, named, use):

@@ -404,7 +404,7 @@ for _requirement, _fault, _method, _changed in (
         "bounds",
         "It cuts keys that are too long",
         "put",
-        with_value("put", text_of(lambda text: text[:1024])),
+        with_value("put", text_of(lambda text: text[:2048])),
     ),
     ("apart", "It looks for a key in all origins", "complete", with_value("complete", owner_of)),
     (

@@ -309,8 +309,8 @@ def _refused(message: str) -> RejectedError:
 def _text(value: Mapping[str, Any], name: str) -> str:
     """Return an origin, a key or the like."""
     text = value.get(name)
-    if not isinstance(text, str) or not 1 <= len(text) <= 1024 or not _is_plain(text):
-        raise _refused(f"{name} is not a text of 1 to 1,024 characters")
+    if not isinstance(text, str) or not 1 <= len(text) <= 2048 or not _is_plain(text):
+        raise _refused(f"{name} is not a text of 1 to 2,048 characters")
     return text
 
 

@@ -110,7 +110,7 @@ def _within(size: int) -> AfterValidator:
 
 _NO_NUL: Final = r"^[^\x00]*$"
 ASCII: Final = r"^[\x01-\x7f]*$"
-Key = Annotated[str, Field(min_length=1, max_length=1024, pattern=_NO_NUL)]
+Key = Annotated[str, Field(min_length=1, max_length=2048, pattern=_NO_NUL)]
 """An origin, or a key."""
 Version = Annotated[str, Field(max_length=2048, pattern=_NO_NUL), _within(2048)]
 Digest = Annotated[str, Field(min_length=1, max_length=128, pattern=ASCII)]

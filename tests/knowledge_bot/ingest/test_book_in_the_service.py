@@ -23,6 +23,7 @@ from knowledge_bot.ingest import (
     ingest,
 )
 from knowledge_bot.origins import Folder
+from knowledge_bot.origins._addresses import LONGEST
 from knowledge_bot.testing import MemoryService, no_waiting
 
 pytestmark = pytest.mark.timeout(60)
@@ -280,11 +281,17 @@ def test_a_service_that_announces_and_does_otherwise_ends_the_run(service, tmp_p
     assert not (tmp_path.parent / "ledger.db").exists()
 
 
-@pytest.mark.parametrize("key", ["../x", "a%2Fb", "cafe\u0301", "caf\u00e9", "k" * 1024, " a "])
+@pytest.mark.parametrize("key", ["../x", "a%2Fb", "cafe\u0301", "caf\u00e9", "k" * 2048, " a "])
 def test_any_text_is_a_key(service, feed, key):
     item = Text(name="n", content="c", key=key)
     assert feed([item], origin="o").created == 1
     assert feed([item], origin="o").unchanged == 1
+
+
+def test_a_page_is_kept_by_its_address_however_long_a_site_may_make_it(service, feed):
+    page = WebPage(name="n", url=f"{URL}/?".ljust(LONGEST, "x"))
+    assert feed([page], origin="o").created == 1
+    assert feed([page], origin="o").unchanged == 1
 
 
 def test_keys_that_look_alike_are_two(service, feed):
@@ -294,7 +301,7 @@ def test_keys_that_look_alike_are_two(service, feed):
 
 
 @pytest.mark.parametrize("complete", [True, False])
-@pytest.mark.parametrize("key", ["k" * 1025, "a\0b"])
+@pytest.mark.parametrize("key", ["k" * 2049, "a\0b"])
 def test_what_is_no_key_is_invalid_and_the_rest_is_sent(service, feed, key, complete):
     items = [Text(name="n", content="c", key=key), *texts(2)]
     report = feed(items, origin="o", complete=complete)
