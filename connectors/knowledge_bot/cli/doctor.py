@@ -23,7 +23,6 @@ _CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 # Seconds to wait for an answer; somebody is sitting in front of it.
 _PATIENCE = 10.0
 
-
 # Origins that are looked at, with a request each.
 _ORIGINS = 20
 

@@ -271,8 +271,9 @@ class Courier:
         """Record a failure, or return the seconds after which the item is to be sent again."""
         counts = self._counters.counts
         succeeded = counts["created"] + counts["replaced"] + counts["unchanged"]
+        keyed = job.in_doubt or getattr(job.claim, "idempotency_key", None) is not None
         decision = await self._keeper.judged(job, error) or self._judge.failed(
-            error, began, job.tries, succeeded, keyed=job.in_doubt or _is_keyed(job)
+            error, began, job.tries, succeeded, keyed=keyed
         )
         kind: Kind | None = "unknown" if job.in_doubt and not settles(error) else decision.kind
         again = decision.retry_in is not None
@@ -283,10 +284,6 @@ class Courier:
         if decision.stop is not None:
             self._stop(*decision.stop)
         return decision.retry_in
-
-
-def _is_keyed(job: Job) -> bool:
-    return getattr(job.claim, "idempotency_key", None) is not None
 
 
 class Sending:

@@ -157,8 +157,7 @@ class CheckedOptions:
             ("stop", self.stop is None or hasattr(self.stop, "is_set"), "an Event"),
         ):
             if not fits:
-                kind = type(getattr(self, name)).__name__
-                raise ConfigurationError.of(name, f"expected {wanted}, not {kind}")
+                raise ConfigurationError.expected(name, wanted, getattr(self, name))
 
 
 def check_names(options: Mapping[str, object], known: type) -> None:

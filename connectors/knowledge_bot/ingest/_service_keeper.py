@@ -56,7 +56,7 @@ _LONGEST_VERSION = 2000  # bytes, and then the tag
 
 # Above so many entries they are listed bucket by bucket, for the memory's sake.
 _MOST_AT_ONCE = 100_000
-_OF_A_GROUP = 16
+_OF_A_GROUP = 16  # buckets that are held at once then
 
 # How often a bucket is listed again whose entries do not have its sum: another run may write them.
 _TRIES = 3
@@ -102,8 +102,10 @@ class _Wire:
         """Return an item's digest as it is sent."""
         if job.kind != "webpage":
             return f"sha256:{job.digest.hex()}"
-        plain = f"page:{job.digest.hex()}"
-        return f"again:{job.digest.hex()}" if _is_put_again(job, plain) else plain
+        entry, plain = job.before, f"page:{job.digest.hex()}"
+        # A page that failed under this digest may have been away just for a moment.
+        is_again = entry is not None and entry.status == "failed" and entry.digest == plain
+        return f"again:{job.digest.hex()}" if is_again else plain
 
     @staticmethod
     def digest_of(entry: "SyncEntry") -> bytes:
@@ -123,12 +125,6 @@ class _Wire:
         """Return whether the service read an entry's content as it would read an item's."""
         start = -len(self.of_listed) + len(_TAG)
         return (entry.version or "")[start:][:4] == self.version(job)[start:][:4]
-
-
-def _is_put_again(job: Job, digest: str) -> bool:
-    """Return whether a page failed under a digest: it may have been away just for a moment."""
-    entry = job.before
-    return entry is not None and entry.status == "failed" and entry.digest == digest
 
 
 def _outcome_of(entry: "SyncEntry", kind: Kind, error: str = "") -> Outcome:
@@ -482,7 +478,9 @@ class ServiceKeeper(Keeper):
         unchanged = self._listed.count  # less what stands in a bucket that differs
         odd = {job.key: job for job in self._odd}
         different: list[tuple[int, SyncEntry | None]] = []
-        for group in self._groups(differing):
+        size = BUCKETS if self._book.found.count < _MOST_AT_ONCE else _OF_A_GROUP
+        for start in range(0, len(differing), size):
+            group = differing[start : start + size]
             several = await asyncio.to_thread(self._listed.of, group)
             async for bucket, entries in self._buckets(group):
                 listed = several[bucket]
@@ -519,11 +517,6 @@ class ServiceKeeper(Keeper):
 
         await self._decide(await asyncio.to_thread(examined), planned)
         return planned
-
-    def _groups(self, wanted: Sequence[int]) -> list[Sequence[int]]:
-        """Return buckets in groups, of which not too much is held at once."""
-        size = BUCKETS if self._book.found.count < _MOST_AT_ONCE else _OF_A_GROUP
-        return [wanted[start : start + size] for start in range(0, len(wanted), size)]
 
     async def _buckets(self, wanted: Sequence[int]) -> "AsyncIterator[tuple[int, WithMarks]]":
         """Yield the entries of buckets, each with its mark.

@@ -7,7 +7,6 @@ from typing import TypeAlias
 Opening: TypeAlias = Callable[[str], bytes]
 """Returns a document by its address, or raises `UnreadableError`."""
 
-
 TOO_LARGE = 50 * 1024 * 1024
 """Most bytes of a document, unpacked: sitemaps.org, protocol, "Using Sitemap index files"."""
 

@@ -68,8 +68,7 @@ def _entries_of_json(content: bytes, address: str) -> Iterator[dict[str, Any]]:
         raise UnreadableError("it is neither RSS nor Atom, nor a JSON Feed")
     for item in feed.get("items") or ():
         if isinstance(item, dict):
-            told = {name: str(item.get(name) or "") for name in _NAMES.values()}
-            entry = {ours: told[theirs] for ours, theirs in _NAMES.items()}
+            entry = {ours: str(item.get(theirs) or "") for ours, theirs in _NAMES.items()}
             yield entry | {"link": entry["link"] and urljoin(address, entry["link"])}
 
 

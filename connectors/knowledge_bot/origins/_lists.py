@@ -30,7 +30,7 @@ from knowledge_bot.origins._origin import (
 
 if TYPE_CHECKING:
     from knowledge_bot.ingest._items import WebPage
-    from knowledge_bot.origins._pages import FetchedPage, Known, PageReader
+    from knowledge_bot.origins._pages import FetchedPage, PageReader
 
 logger = logging.getLogger(__name__)
 
@@ -142,9 +142,8 @@ class _ListedPages(ComparedPages):
         if not is_address and not Path(self.address).is_file():
             raise ConfigurationError.of("address", f"there is no file {self.address}")
         named_by = self.address if is_address else ""
-        if self.compare == "lastmod":
-            return self._believed(self._pages(), named_by, memory or NoMemory())
-        return self._compared(self._pages(), named_by, memory)
+        with_versions = self._believed if self.compare == "lastmod" else self._compared
+        return with_versions(self._pages(), named_by, memory or NoMemory())
 
     def _believed(
         self, pages: "Iterator[WebPage | Skipped]", named_by: str, memory: Memory
@@ -171,7 +170,8 @@ class _ListedPages(ComparedPages):
                         logger.warning("%s changed; its time in %s did not", page.url, self.name)
                     digest = read.digest if stated == before.modified else stated
                     lies = before.lies or is_other
-                    yield _as(page, replace(read, digest=digest, modified=stated, lies=lies))
+                    known = replace(read, digest=digest, modified=stated, lies=lies)
+                    yield page.model_copy(update={"version": known.version, "digest": digest})
                 else:
                     yield page.model_copy(update={"version": said, "digest": before.digest})
 
@@ -293,12 +293,7 @@ class Urls(OfLines, ComparedPages):
 
 def _check_way(given: object, other: str | None) -> None:
     if given not in ("content", other):
-        shown = f"expected 'content' or {other!r}, not {given!r}"
-        raise ConfigurationError.of("compare", shown)
-
-
-def _as(page: "WebPage", known: "Known") -> "WebPage":
-    return page.model_copy(update={"version": known.version, "digest": known.digest})
+        raise ConfigurationError.of("compare", f"expected 'content' or {other!r}, not {given!r}")
 
 
 def _is_due(url: str, read_at: int) -> bool:

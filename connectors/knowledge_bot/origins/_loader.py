@@ -168,12 +168,9 @@ def text_or_skipped(name: str, content: str, key: str) -> "Text | Skipped":
     try:
         return Text(name=name, content=content, key=key)
     except ValidationError as error:
+        shown = str(name).encode("utf-8", "backslashreplace").decode()
         reason = f"it cannot be sent: {detail_of(error)}"
-        return Skipped(_printable(name), reason, invalid=True, partial=True)
-
-
-def _printable(name: object) -> str:
-    return str(name).encode("utf-8", "backslashreplace").decode()
+        return Skipped(shown, reason, invalid=True, partial=True)
 
 
 def _documents(

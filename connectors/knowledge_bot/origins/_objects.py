@@ -139,8 +139,7 @@ class Objects(Origin):
 
     def gone_reason(self, key: str) -> str:
         """Return why the object with a key did not come."""
-        listed = self._listing()
-        return "excluded" if listed.leaves_out(key) else "missing"
+        return "excluded" if self._listing().leaves_out(key) else "missing"
 
     def items(self, memory: Memory | None = None) -> "Iterator[File | Skipped]":  # noqa: ARG002 - as others
         """Yield a `File` for each object, and a `Skipped` for what is left out."""
@@ -218,11 +217,9 @@ class _Listing:
 
     def leaves_out(self, name: str) -> bool:
         """Return whether a filter leaves an object out."""
-        if self.ignores is not None and self.ignores(name):
-            return True
-        if self.matches is not None and not self.matches(name):
-            return True
-        return is_hidden(name) and not self.hidden
+        ignored = self.ignores is not None and self.ignores(name)
+        taken = self.matches is None or self.matches(name)
+        return ignored or not taken or (is_hidden(name) and not self.hidden)
 
     def items(self, connect: Connect) -> "Iterator[File | Skipped]":
         """Yield what the store lists."""
@@ -256,7 +253,8 @@ class _Listing:
                 infos = sorted(store.ls(folder, detail=True), key=lambda info: str(info["name"]))
             except Exception as error:  # noqa: BLE001 - as above
                 place = f"{self.address}/{_below(root, folder)}".rstrip("/")
-                yield self._unlisted(place, error)
+                reason = f"it cannot be listed: {self.hide(detail_of(error))}"
+                yield Skipped(place, reason, invalid=True, partial=True)
                 continue
             folders = []
             for info in infos:
@@ -312,14 +310,6 @@ class _Listing:
         except ValidationError:
             shown = name.encode("utf-8", "backslashreplace").decode()
             yield Skipped(shown, "its name is not UTF-8 text; rename it", invalid=True)
-
-    def _unlisted(self, address: str, error: Exception) -> Skipped:
-        return Skipped(
-            address,
-            f"it cannot be listed: {self.hide(detail_of(error))}",
-            invalid=True,
-            partial=True,
-        )
 
 
 def _opened(store: Any, path: str, token: str | None, hide: Callable[[str], str]) -> BinaryIO:
