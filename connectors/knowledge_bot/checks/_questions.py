@@ -108,6 +108,15 @@ class Question(_ByName, BaseModel, frozen=True, extra="forbid"):
             id: str = ...,  # noqa: A002 - what it is
         ) -> None: ...
 
+    @model_validator(mode="before")
+    @classmethod
+    def _check_names(cls, given: object) -> object:
+        for name in given if isinstance(given, dict) else ():
+            if name not in cls.model_fields:
+                known = ", ".join(cls.model_fields)
+                raise ValueError(f"{name!r} is not a field of a question; there are {known}")
+        return given
+
     @model_validator(mode="after")
     def _check(self) -> "Question":
         for name, texts in (("ask", [self.ask]), ("after", self.after)):
@@ -202,9 +211,6 @@ def _first_problem(error: ValidationError) -> str:
     """Return the first thing that is wrong, as part of a sentence."""
     first = error.errors(include_input=False, include_url=False)[0]
     field = ".".join(str(part) for part in first["loc"])
-    if first["type"] == "extra_forbidden":
-        known = ", ".join(Question.model_fields)
-        return f"{field!r} is not a field of a question; there are {known}"
     problem = _PROBLEMS.get(first["type"], first["msg"].removeprefix("Value error, "))
     return f"{field}: {problem}" if field and not problem.startswith(field) else problem
 

@@ -71,6 +71,7 @@ _WORDS = {
     "version": "--version",
 }
 
+_NOT_WATCHED = "--watch goes with `kbot ingest folder` alone: run this one again, as by cron"
 _INSTALL = "pip install 'knowledge-bot[cli]'"
 
 # A full disk, a closed stream, a terminal that was hung up.
@@ -137,10 +138,7 @@ class _Kbot(Suggesting):
                 error.said_in(KBOT)  # it met no client yet
             raise Failed(str(error), exit_of(error)) from None
         except click.NoSuchOption as error:
-            if not any(error.option_name in option.opts for option in self.params):
-                raise
-            place = f"{error.option_name} stands before the command: kbot {error.option_name}"
-            raise click.UsageError(f"{place} … {ctx.invoked_subcommand}", error.ctx) from None
+            raise self._misplaced(error, ctx) from None
         except (KeyboardInterrupt, click.Abort):  # Abort: Ctrl-C at a prompt
             if sys.stderr.isatty():
                 write_stderr("")  # the terminal has written ^C
@@ -153,6 +151,14 @@ class _Kbot(Suggesting):
         except BrokenPipeError:
             give_up(sys.stdout)
             ctx.exit(Exit.INTERRUPTED)
+
+    def _misplaced(self, error: click.NoSuchOption, ctx: click.Context) -> click.UsageError:
+        """Return the error of an option that its command does not have, and another one has."""
+        name = error.option_name
+        said = _NOT_WATCHED if name == "--watch" else ""
+        if any(name in option.opts for option in self.params):
+            said = f"{name} stands before the command: kbot {name} … {ctx.invoked_subcommand}"
+        return click.UsageError(said, error.ctx) if said else error
 
 
 @click.group(cls=_Kbot, words=_WORDS, context_settings={"help_option_names": ["-h", "--help"]})

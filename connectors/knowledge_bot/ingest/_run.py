@@ -201,6 +201,8 @@ async def aingest(
 
 def _ingestion(options: IngestionOptions) -> Ingestion:
     check_names(options, IngestionOptions)
+    if "collections" not in options:
+        raise TypeError("pass collections=…, ids of client.list_collections(). Nothing was sent")
     return Ingestion(**options)
 
 

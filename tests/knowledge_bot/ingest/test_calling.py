@@ -174,7 +174,7 @@ def test_an_option_that_there_is_not_is_named_before_anything(run, service, opti
 
 
 def test_a_run_needs_collections(service):
-    with Client(KEY, service.url) as client, pytest.raises(TypeError, match="'collections'"):
+    with Client(KEY, service.url) as client, pytest.raises(TypeError, match="list_collections"):
         ingest(client, texts(1))  # type: ignore[call-arg]
     assert service.arrived == []
 
