@@ -30,7 +30,7 @@ from knowledge_bot._endpoints import (
     header_list,
     identifier,
 )
-from knowledge_bot._extensions import Announced, announced_by
+from knowledge_bot._extensions import Announced, Extensions, announced_by
 from knowledge_bot._responses import ACCEPT_ENCODING, LARGEST_ANSWER, outcome_of
 from knowledge_bot._retries import Attempt, Failure, Steps, retry_policy
 from knowledge_bot._sync import SyncEndpoints
@@ -196,6 +196,11 @@ class _BaseClient(Endpoints, SyncEndpoints, Generic[AnyTransport, AnyHTTPClient]
     @property
     def _is_closed(self) -> bool:
         return self._closed or self._connections.closed
+
+    @property
+    def _announced(self) -> Extensions:
+        """What the service announced, as far as it was asked; it is not asked for this."""
+        return self._connections.announced.extensions or {}
 
     @property
     def base_url(self) -> str:

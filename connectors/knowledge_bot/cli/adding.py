@@ -212,8 +212,7 @@ def _headers(given: tuple[str, ...]) -> dict[str, str]:
 
 def _tell_of_reading(client: "Client", made: int = 1) -> None:
     """Say where it shows that a source was read, if the service lists them; ask it nothing."""
-    announced = client._connections.announced.extensions or {}  # noqa: SLF001 - the core's own
-    if made and "sources" in announced:
+    if made and "sources" in client._announced:  # noqa: SLF001 - the core's own
         write_stderr("(now it is read: `kbot sources list` says whether it could be, or why not)")
 
 

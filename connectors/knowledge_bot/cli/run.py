@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from knowledge_bot import Client
-    from knowledge_bot._extensions import Extensions
 
 # How many failures are listed for people; --json lists all.
 _SHOWN = 20
@@ -162,13 +161,8 @@ class ReportedRuns:
             self.say(f"{command} lists what is gone, but still in the service.")
 
     @property
-    def _announced(self) -> "Extensions":
-        """What the service announced to the run; nobody asks it again for the sake of a note."""
-        return self._client._connections.announced.extensions or {}  # noqa: SLF001 - the core's own
-
-    @property
     def _service_keeps_it(self) -> bool:
-        return "sync" in self._announced
+        return "sync" in self._client._announced  # noqa: SLF001 - the core's own
 
     def _command(self, rest: str) -> str:
         return f"`kbot ledger {rest}{self._ledger}`"
@@ -223,7 +217,7 @@ class ReportedRuns:
             book = "what the service has"
         else:
             book = f"{'a new ledger, ' if is_new else ''}{self._options.ledger}"
-            if keeps_book_for_others(self._announced):
+            if keeps_book_for_others(self._client._announced):  # noqa: SLF001 - as above
                 book += ", since this API key may not replace and delete; use one that may"
         note = "nothing was sent; compared with" if report.dry_run else "compared with"
         self.say(f"({report.duration:.1f} s; {note} {book})")

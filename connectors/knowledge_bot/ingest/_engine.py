@@ -162,7 +162,8 @@ class Sender:
     @property
     def extensions(self) -> Extensions:
         """What the service announced, as far as it was asked."""
-        return self._client._connections.announced.extensions or {}  # noqa: SLF001 - as above
+        announced: Extensions = self._client._announced  # noqa: SLF001 - as above
+        return announced
 
     async def open(self, count: int) -> None:
         """Prepare to send more items, so that nothing is claimed before it can be sent."""
