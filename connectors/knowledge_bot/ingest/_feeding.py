@@ -11,6 +11,7 @@ from dataclasses import is_dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from knowledge_bot._sync import LONGEST_NAME
 from knowledge_bot.errors import ConfigurationError, KnowledgeBotError
 from knowledge_bot.ingest._jobs import Planned
 from knowledge_bot.ingest._listings import Listing
@@ -25,8 +26,6 @@ WINDOW = 500
 _LISTED = 4000
 _CHARACTERS = 4_000_000
 _LONGEST_BUFFERED = 0.1
-
-_LONGEST_NAME = 1024
 
 # How long the end of a run waits for a plan that nobody wants any more, in seconds.
 _LONGEST_PLANNED = 1.0
@@ -93,7 +92,7 @@ def anonymous(collections: Sequence[str]) -> str:
 
     Of these nothing is ever gone.
     """
-    return f"items of {','.join(sorted(collections))}"[:_LONGEST_NAME]
+    return f"items of {','.join(sorted(collections))}"[:LONGEST_NAME]
 
 
 class ItemFeed:
