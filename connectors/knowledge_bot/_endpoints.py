@@ -506,8 +506,7 @@ class Endpoints:
             fields["bot_id"] = identifier("bot_id", bot_id, "bot_")
         if collections is not None:
             fields["collections"] = collection_ids(collections)
-        body = json_body("POST", _SEARCH, fields)
-        return Request("POST", _SEARCH, _read_passages, body, needs=("passages",))
+        return json_request("POST", _SEARCH, fields, _read_passages, needs=("passages",))
 
     @endpoint
     @staticmethod
@@ -549,14 +548,27 @@ _PAGE = 500
 def _post(
     path: str, fields: Mapping[str, Any], read: Callable[[bytes], T], key: str | None
 ) -> Request[T]:
-    body = json_body("POST", path, fields)
-    return _keyed(Request("POST", path, read, body, secrets=secrets_in(fields)), key)
+    return _keyed(json_request("POST", path, fields, read), key)
 
 
 def _keyed(request: Request[T], key: str | None) -> Request[T]:
     if key is not None:
         request.idempotency_key, request.needs = given_key(key), ("idempotency",)
     return request
+
+
+def json_request(
+    method: Method,
+    path: str,
+    fields: Mapping[str, Any],
+    read: Callable[[bytes], T],
+    *,
+    needs: tuple[str, ...] = (),
+) -> Request[T]:
+    """Return a request with these fields as JSON; values of headers among them are secret."""
+    body = json_body(method, path, fields)
+    secrets = tuple(header["value"] for header in fields.get("headers", ()))
+    return Request(method, path, read, body, needs=needs, secrets=secrets)
 
 
 def json_body(method: str, path: str, fields: Mapping[str, Any]) -> bytes:
@@ -582,11 +594,6 @@ def page_fields(
     if headers and (listed := header_list(headers)):
         fields["headers"] = listed
     return fields
-
-
-def secrets_in(fields: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the values of the headers among a body's fields."""
-    return tuple(header["value"] for header in fields.get("headers", ()))
 
 
 def _source_path(source_id: str) -> str:

@@ -22,11 +22,11 @@ from knowledge_bot._endpoints import (
     collection_ids,
     endpoint,
     json_body,
+    json_request,
     non_empty_text,
     page_fields,
     read_nothing,
     reader,
-    secrets_in,
     sequence,
     source_fields,
     text_fields,
@@ -402,12 +402,11 @@ def _filters(bucket: int | None, status: str | Iterable[str] | None) -> dict[str
 
 
 def _post(path: str, fields: Mapping[str, Any], read: Callable[[bytes], T]) -> Request[T]:
-    return Request("POST", path, read, json_body("POST", path, fields), needs=_NEEDS)
+    return json_request("POST", path, fields, read, needs=_NEEDS)
 
 
 def _put(path: str, fields: Mapping[str, Any]) -> "Request[SyncPut]":
-    body, secrets = json_body("PUT", path, fields), secrets_in(fields)
-    return Request("PUT", path, _read_put, body, needs=_NEEDS, secrets=secrets)
+    return json_request("PUT", path, fields, _read_put, needs=_NEEDS)
 
 
 def _put_fields(
