@@ -1,11 +1,8 @@
 """Bots that number their answers, and the same test through both ways of calling."""
 
-import asyncio
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 
+from calls import both_ways
 from knowledge_bot.testing import MemoryService
 from numbering_bots import numbering
 
@@ -16,13 +13,5 @@ def service() -> MemoryService:
     return numbering()
 
 
-@pytest.fixture(params=["sync", "async"])
-def invoke(request: pytest.FixtureRequest) -> Callable[..., Any]:
-    """`invoke(runnable, input, **options)`: what `invoke` or `ainvoke` returns."""
-
-    def run(runnable: Any, value: Any, **options: Any) -> Any:
-        if request.param == "sync":
-            return runnable.invoke(value, **options)
-        return asyncio.run(runnable.ainvoke(value, **options))
-
-    return run
+# `invoke(runnable, input, **options)`
+invoke = both_ways("invoke", "ainvoke")

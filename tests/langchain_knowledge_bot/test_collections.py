@@ -10,7 +10,8 @@ from langchain_core.document_loaders import BaseLoader
 from langchain_core.documents import Document
 from pydantic import ValidationError
 
-from calls import KEY
+import calls
+from calls import KEY, both_ways
 from knowledge_bot import (
     AsyncClient,
     Client,
@@ -35,14 +36,8 @@ def created(service):
     return [(value["name"], value["content"]) for value in received(service)]
 
 
-@pytest.fixture(params=["sync", "async"])
-def add(request):
-    def run(collection, documents):
-        if request.param == "sync":
-            return collection.add_documents(documents)
-        return asyncio.run(collection.aadd_documents(documents))
-
-    return run
+add = both_ways("add_documents", "aadd_documents")
+delete = both_ways("delete", "adelete")
 
 
 def test_a_key_of_the_callers_own_is_used(add, collection, service):
@@ -126,7 +121,7 @@ def test_pages_that_all_changed_are_warned_of_at_the_callers_line(add, collectio
     add(collection, pages)
     with pytest.warns(UserWarning, match="8 of 9 known documents .*key=") as caught:
         add(collection, [pages[0], Document("new", metadata={"source": "a.pdf"}), *pages[1:]])
-    assert [each.filename for each in caught] == [__file__]
+    assert [each.filename for each in caught] == [calls.__file__]
 
 
 def test_one_document_should_be_put_into_a_list(add, collection, service):
@@ -157,16 +152,6 @@ def test_wrong_fields_and_wrong_documents_are_errors_without_the_key(add, collec
     with pytest.raises(ValueError, match="expected Document objects, not str"):
         add(collection, ["a text"])
     assert KEY not in repr(collection)
-
-
-@pytest.fixture(params=["sync", "async"])
-def delete(request):
-    def run(collection, ids):
-        if request.param == "sync":
-            return collection.delete(ids)
-        return asyncio.run(collection.adelete(ids))
-
-    return run
 
 
 def in_memory(service):

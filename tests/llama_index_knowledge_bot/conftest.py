@@ -1,13 +1,12 @@
 """A service that answers alike, a client of it, and the same test through both ways of calling."""
 
-import asyncio
 import gc
 import warnings
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 
+from calls import both_ways
 from knowledge_bot import Client
 from knowledge_bot.testing import MemoryService
 
@@ -26,16 +25,8 @@ def client(fields: dict[str, str]) -> Iterator[Client]:
         yield client
 
 
-@pytest.fixture(params=["sync", "async"])
-def retrieve(request: pytest.FixtureRequest) -> Callable[..., Any]:
-    """`retrieve(retriever, query)`: what `retrieve` or `aretrieve` returns."""
-
-    def run(retriever: Any, query: Any) -> Any:
-        if request.param == "sync":
-            return retriever.retrieve(query)
-        return asyncio.run(retriever.aretrieve(query))
-
-    return run
+# `retrieve(retriever, query)`
+retrieve = both_ways("retrieve", "aretrieve")
 
 
 @pytest.fixture(scope="module")

@@ -1,12 +1,12 @@
 """Chat engines on one conversation: none is answered with turns that it does not know."""
 
-import asyncio
 import copy
 import pickle
 
 import pytest
 from llama_index.core.llms import ChatMessage
 
+from calls import both_ways
 from knowledge_bot import ConfigurationError, ConnectionLostError
 from knowledge_bot.conversations import HeadsError
 from knowledge_bot.transcripts import read
@@ -20,16 +20,13 @@ def service():
     return numbering()
 
 
-@pytest.fixture(params=["sync", "async"])
-def say(request):
+chat = both_ways("chat", "achat")
+
+
+@pytest.fixture
+def say(chat):
     """`say(engine, text)`: the id of the conversation in which the answer came."""
-
-    def turn(engine, text):
-        if request.param == "sync":
-            return engine.chat(text).metadata["conversation_id"]
-        return asyncio.run(engine.achat(text)).metadata["conversation_id"]
-
-    return turn
+    return lambda engine, text: chat(engine, text).metadata["conversation_id"]
 
 
 @pytest.fixture(params=["process", "sqlite"])

@@ -1,6 +1,5 @@
 """Documents through a pipeline into a collection, each exactly once, whatever fails."""
 
-import asyncio
 import logging
 import pickle
 from collections import Counter
@@ -12,7 +11,7 @@ from llama_index.core.readers.base import BaseReader
 from llama_index.core.schema import Document, ImageDocument, TextNode
 from llama_index.core.storage.docstore import SimpleDocumentStore
 
-from calls import KEY
+from calls import KEY, both_ways
 from knowledge_bot import AsyncClient, Client, UnsupportedError
 from knowledge_bot.ingest import IncompleteIngestionError, Ledger
 from knowledge_bot.testing import MemoryService
@@ -39,17 +38,18 @@ def ledger(tmp_path):
     return Ledger(tmp_path / "ledger.db")
 
 
-@pytest.fixture(params=["sync", "async"])
-def run(request):
-    """`run(steps, documents)`: run a pipeline, new or given, through `run` or `arun`."""
+run_pipeline = both_ways("run", "arun")
+
+
+@pytest.fixture
+def run(run_pipeline):
+    """`run(steps, documents)`: run a pipeline, new or given."""
 
     def start(steps, given, **options):
         pipeline = steps
         if not isinstance(steps, IngestionPipeline):
             pipeline = IngestionPipeline(transformations=steps)
-        if request.param == "sync":
-            return pipeline.run(documents=given, **options)
-        return asyncio.run(pipeline.arun(documents=given, **options))
+        return run_pipeline(pipeline, documents=given, **options)
 
     return start
 
@@ -245,14 +245,7 @@ def test_what_is_no_argument_of_a_sink_is_refused(client, service, ledger):
     assert service.requests == []
 
 
-@pytest.fixture(params=["sync", "async"])
-def delete(request):
-    def run(sink, ref_doc_id):
-        if request.param == "sync":
-            return sink.delete_ref_doc(ref_doc_id)
-        return asyncio.run(sink.adelete_ref_doc(ref_doc_id))
-
-    return run
+delete = both_ways("delete_ref_doc", "adelete_ref_doc")
 
 
 def test_without_a_ledger_the_service_knows_what_it_has(run, delete):

@@ -1,10 +1,8 @@
 """What agents and routers are given."""
 
-import asyncio
-
 import pytest
 
-from calls import KEY
+from calls import KEY, both_ways
 from knowledge_bot import APIError, Bot, Client, ConfigurationError
 from knowledge_bot.testing import MemoryService
 from llama_index_knowledge_bot import (
@@ -28,16 +26,13 @@ def service():
     )
 
 
-@pytest.fixture(params=["sync", "async"])
-def use(request):
+call = both_ways("call", "acall")
+
+
+@pytest.fixture
+def use(call):
     """`use(tool, **arguments)`: what a tool puts out."""
-
-    def run(tool, **arguments):
-        if request.param == "sync":
-            return tool.call(**arguments).raw_output
-        return asyncio.run(tool.acall(**arguments)).raw_output
-
-    return run
+    return lambda tool, **arguments: call(tool, **arguments).raw_output
 
 
 def named(tools):

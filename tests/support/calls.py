@@ -1,7 +1,11 @@
 """Calls that many tests make, and the documented answers to them."""
 
+import asyncio
 import inspect
+from collections.abc import Callable
 from typing import Any
+
+import pytest
 
 KEY = "key-of-the-tests-3f9a"
 
@@ -54,6 +58,24 @@ def read(client: Any) -> Any:
 def upload_much(client: Any) -> Any:
     """More than the buffers of a connection take, so that the sender learns of a break in time."""
     return client.upload_source(name="Handbook", collections="col_1", file=bytes(32 << 20))
+
+
+def both_ways(blocking: str, awaited: str) -> Any:
+    """A fixture by which a test runs twice: `fixture(it, …)` calls one method of it, or the other.
+
+    It returns what the method returns.
+    """
+
+    @pytest.fixture(params=["sync", "async"])
+    def called(request: pytest.FixtureRequest) -> Callable[..., Any]:
+        def call(it: Any, *arguments: Any, **options: Any) -> Any:
+            if request.param == "sync":
+                return getattr(it, blocking)(*arguments, **options)
+            return asyncio.run(getattr(it, awaited)(*arguments, **options))
+
+        return call
+
+    return called
 
 
 async def settled(value: Any) -> Any:
