@@ -1,22 +1,10 @@
 """What importing the package costs."""
 
-import functools
-import subprocess
-import sys
-
 import pytest
 
 from calls import SOURCE
+from loaded_modules import loaded_by
 from scripted_server import answer
-
-
-@functools.cache
-def loaded_by(statement: str) -> set[str]:
-    code = (
-        f"import sys; before = set(sys.modules); {statement}; print(*sys.modules.keys() - before)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return set(done.stdout.split())
 
 
 def test_importing_the_package_loads_nothing_heavy():
