@@ -8,24 +8,15 @@ from pathlib import Path
 
 from knowledge_bot.testing import MemoryService
 from served import served
+from two_questions import HALF, QUESTIONS
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "test_answers.py"
-QUESTIONS = """
-[[questions]]
-ask = "When do you open?"
-contains = "9:30"
-
-[[questions]]
-ask = "Who leads it?"
-contains = "Mia"
-"""
 
 
 def test_each_question_is_a_test(tmp_path):
     shutil.copy(EXAMPLE, tmp_path)
     (tmp_path / "questions.toml").write_text(QUESTIONS)
-    answers = {"When do you open?": "At 9:30.", "Who leads it?": "Max does."}
-    with served(MemoryService(bots={"bot_default": answers})) as url:
+    with served(MemoryService(bots={"bot_default": HALF})) as url:
         service = {"KNOWLEDGE_BOT_BASE_URL": url, "KNOWLEDGE_BOT_API_KEY": "key"}
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "-rA", "test_answers.py"],

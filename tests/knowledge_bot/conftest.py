@@ -1,9 +1,10 @@
-"""The same test through both clients, and a PostgreSQL."""
+"""The same test through both clients, a folder, and a PostgreSQL."""
 
 import asyncio
 import inspect
 import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -48,6 +49,16 @@ def call(request: pytest.FixtureRequest) -> Callable[..., Any]:
             return result
 
     return run
+
+
+@pytest.fixture
+def handbook(tmp_path: Path) -> Path:
+    """A folder of three files, one of them in a folder below."""
+    folder = tmp_path / "handbook"
+    (folder / "deeper").mkdir(parents=True)
+    for name in ("a.md", "b.txt", "deeper/c.md"):
+        (folder / name).write_text(f"This is {name}.")
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -123,10 +123,6 @@ def standing_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Memor
 
 
 @pytest.fixture
-def handbook(tmp_path):
-    folder = tmp_path / "handbook"
-    (folder / "deeper").mkdir(parents=True)
-    for name in ("a.md", "b.txt", "deeper/c.md"):
-        (folder / name).write_text(f"This is {name}.")
-    (folder / ".hidden").write_text("x")
-    return folder
+def handbook(handbook):
+    (handbook / ".hidden").write_text("x")
+    return handbook

@@ -12,21 +12,8 @@ from knowledge_bot.testing import MemoryService
 from nightly import nightly
 from pseudo_terminal import terminal
 from served import served
+from two_questions import HALF, QUESTIONS, RIGHT
 from waiting import until
-
-QUESTIONS = """\
-[[questions]]
-ask = "When do you open?"
-contains = "9:30"
-
-[[questions]]
-ask = "Who leads it?"
-contains = "Mia"
-"""
-
-OPENS, LEADS = "When do you open?", "Who leads it?"
-RIGHT = {OPENS: "At 9:30.", LEADS: "Mia does."}
-HALF = {**RIGHT, LEADS: "Max does."}
 
 
 @pytest.fixture

@@ -29,15 +29,6 @@ def service():
     return MemoryService(collections=["col_1"])
 
 
-@pytest.fixture
-def handbook(tmp_path):
-    folder = tmp_path / "handbook"
-    (folder / "deeper").mkdir(parents=True)
-    for name in ("a.md", "b.txt", "deeper/c.md"):
-        (folder / name).write_text(f"This is {name}.")
-    return folder
-
-
 class Watching:
     """A folder that is watched in a thread, and the reports of the runs."""
 
