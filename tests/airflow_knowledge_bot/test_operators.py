@@ -7,39 +7,32 @@ import airflow.sdk
 import pytest
 from airflow.sdk import ObjectStoragePath
 
+from airflow_knowledge_bot import operators
 from airflow_knowledge_bot._compat import AirflowFailException
-from airflow_knowledge_bot.operators import (
-    KnowledgeBotCheckOperator,
-    KnowledgeBotCreateTextSourceOperator,
-    KnowledgeBotCreateWebpageSourceOperator,
-    KnowledgeBotIngestOperator,
-    KnowledgeBotSendMessageOperator,
-    KnowledgeBotUploadSourceOperator,
-)
 from airflow_knowledge_bot.sensors import KnowledgeBotAnswerSensor, KnowledgeBotPingSensor
 from calls import KEY, SOURCE
 from scripted_server import answer
 
 # Of each operator of one request, parameters that can be sent.
 GIVEN = {
-    KnowledgeBotCreateTextSourceOperator: {
+    operators.KnowledgeBotCreateTextSourceOperator: {
         "source_name": "Hours",
         "collections": "col_house",
         "content": "We open at nine.",
     },
-    KnowledgeBotCreateWebpageSourceOperator: {
+    operators.KnowledgeBotCreateWebpageSourceOperator: {
         "source_name": "Hours",
         "collections": ["col_a", "col_b"],
         "url": "https://page.example/hours",
         "scrape_headers": {"Accept-Language": "de"},
     },
-    KnowledgeBotUploadSourceOperator: {
+    operators.KnowledgeBotUploadSourceOperator: {
         "source_name": "Hours",
         "collections": "col_house",
         "file": __file__,
         "filename": "hours.txt",
     },
-    KnowledgeBotSendMessageOperator: {
+    operators.KnowledgeBotSendMessageOperator: {
         "bot_id": "bot_guide",
         "content": "When do you open?",
         "conversation_id": None,
@@ -49,8 +42,8 @@ TEXT, PAGE, UPLOAD, MESSAGE = GIVEN
 ALL = [
     *GIVEN,
     KnowledgeBotAnswerSensor,
-    KnowledgeBotCheckOperator,
-    KnowledgeBotIngestOperator,
+    operators.KnowledgeBotCheckOperator,
+    operators.KnowledgeBotIngestOperator,
     KnowledgeBotPingSensor,
 ]
 

@@ -6,16 +6,8 @@ import pytest
 from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.schema import Document
 
+import llama_index_knowledge_bot as package
 from knowledge_bot import Client, KnowledgeBotError
-from llama_index_knowledge_bot import (
-    CollectionSink,
-    KnowledgeBotChatEngine,
-    KnowledgeBotLLM,
-    KnowledgeBotQueryEngine,
-    KnowledgeBotRetriever,
-    KnowledgeBotToolSpec,
-    bot_tools,
-)
 from llama_index_recording import Recording, recorded
 
 PLANTED = "planted-key-5c81e2"
@@ -28,13 +20,14 @@ FAULTS = {
 
 
 def everything_of(client, ledger, callbacks):
+    asking = {"client": client, "callback_manager": callbacks}
     return {
-        "llm": KnowledgeBotLLM("bot_1", client=client, callback_manager=callbacks),
-        "retriever": KnowledgeBotRetriever("bot_1", client=client, callback_manager=callbacks),
-        "engine": KnowledgeBotQueryEngine("bot_1", client=client, callback_manager=callbacks),
-        "chat": KnowledgeBotChatEngine("bot_1", client=client, callback_manager=callbacks),
-        "spec": KnowledgeBotToolSpec(client, write_to="col_1"),
-        "sink": CollectionSink("col_1", ledger=ledger, client=client),
+        "llm": package.KnowledgeBotLLM("bot_1", **asking),
+        "retriever": package.KnowledgeBotRetriever("bot_1", **asking),
+        "engine": package.KnowledgeBotQueryEngine("bot_1", **asking),
+        "chat": package.KnowledgeBotChatEngine("bot_1", **asking),
+        "spec": package.KnowledgeBotToolSpec(client, write_to="col_1"),
+        "sink": package.CollectionSink("col_1", ledger=ledger, client=client),
     }
 
 
@@ -60,7 +53,7 @@ def test_the_key_is_in_nothing_that_is_reported(fields, service, tmp_path, caplo
     caplog.set_level("DEBUG")
     heard = Recording()
     with Client(PLANTED, fields["base_url"], max_retries=0) as client, recorded(heard):
-        tools = bot_tools(client, callback_manager=heard.callback_manager())
+        tools = package.bot_tools(client, callback_manager=heard.callback_manager())
         fails(service)
         made = everything_of(client, tmp_path / "ledger.db", heard.callback_manager())
         tools += made["spec"].to_tool_list()[:1]

@@ -7,19 +7,8 @@ from contextlib import closing
 import pytest
 
 from calls import KEY
-from knowledge_bot import Client
+from knowledge_bot import Client, origins
 from knowledge_bot.ingest import Report, ingest
-from knowledge_bot.origins import (
-    Feed,
-    Folder,
-    JsonLines,
-    Loader,
-    Objects,
-    Rows,
-    Sitemap,
-    Sql,
-    Urls,
-)
 from knowledge_bot.testing import MemoryService
 
 COLUMNS = {"key": "id", "text": "body", "name": "crm"}
@@ -32,51 +21,52 @@ def folder(place, count, **how):
         (place / f"{number}.md").unlink(missing_ok=True)
         if number < count:
             (place / f"{number}.md").write_text(f"Text {number}.")
-    return Folder(place, name="crm", **how)
+    return origins.Folder(place, name="crm", **how)
 
 
 def patterns(place, count, **how):
     folder(place, 3)
-    return Folder(place, name="crm", include="*.md" if count else "*.mdd", **how)
+    return origins.Folder(place, name="crm", include="*.md" if count else "*.mdd", **how)
 
 
 def objects(place, count, **how):
     folder(place, count)
     (place / ".keep").touch()
-    return Objects(f"file://{place}/**", name="crm", **how)
+    return origins.Objects(f"file://{place}/**", name="crm", **how)
 
 
 def object_patterns(place, count, **how):
     folder(place, 3)
-    return Objects(f"file://{place}/*.{'md' if count else 'mdd'}", name="crm", **how)
+    return origins.Objects(f"file://{place}/*.{'md' if count else 'mdd'}", name="crm", **how)
 
 
 def lines(place, count, **how):
     several = [json.dumps({"name": str(number), "content": "text"}) for number in range(count)]
     place.write_text("\n".join(several))
-    return JsonLines(place, name="crm", **how)
+    return origins.JsonLines(place, name="crm", **how)
 
 
 def urls(place, count, **how):
     place.write_text("# pages\n" + "\n".join(map(PAGE.format, range(count))))
-    return Urls(place, name="crm", **how)
+    return origins.Urls(place, name="crm", **how)
 
 
 def sitemap(place, count, **how):
     pages = "".join(f"<url><loc>{PAGE.format(number)}</loc></url>" for number in range(count))
     place.write_text(f"<urlset>{pages}</urlset>")
-    return Sitemap(place, name="crm", **how)
+    return origins.Sitemap(place, name="crm", **how)
 
 
 def feed(place, count, **how):
     entry = "<item><title>{0}</title><link>https://h.example/{0}</link></item>"
     items = "".join(map(entry.format, range(count)))
     place.write_text(f'<rss version="2.0"><channel><title>N</title>{items}</channel></rss>')
-    return Feed(place, name="crm", **how)
+    return origins.Feed(place, name="crm", **how)
 
 
 def rows(place, count, **how):
-    return Rows([{"id": number, "body": "text"} for number in range(count)], **COLUMNS, **how)
+    several = [{"id": number, "body": "text"} for number in range(count)]
+    return origins.Rows(several, **COLUMNS, **how)
 
 
 def sql(place, count, **how):
@@ -86,12 +76,12 @@ def sql(place, count, **how):
         connection.executemany(
             "INSERT INTO article VALUES (?, ?)", [(n, "t") for n in range(count)]
         )
-    return Sql("SELECT id, body FROM article", database=str(place), **COLUMNS, **how)
+    return origins.Sql("SELECT id, body FROM article", database=str(place), **COLUMNS, **how)
 
 
 def loader(place, count, **how):
     pages = [{"page_content": f"Page {number}.", "id": number} for number in range(count)]
-    return Loader(pages, name="crm", **how)
+    return origins.Loader(pages, name="crm", **how)
 
 
 EVERY = [
