@@ -22,6 +22,12 @@ TAKEN = {"base_url": "https://service.example", "api_key": KEY}
 
 
 @pytest.fixture
+def _environment(monkeypatch):
+    for name, value in ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture
 def _service(fields, monkeypatch):
     monkeypatch.setenv("KNOWLEDGE_BOT_BASE_URL", fields["base_url"])
     monkeypatch.setenv("KNOWLEDGE_BOT_API_KEY", KEY)
@@ -40,13 +46,9 @@ class _Chat:
     returns_usage_metadata = False
 
 
+@pytest.mark.usefixtures("_environment")
 @pytest.mark.filterwarnings("ignore:.*has no effect")  # the suite sets a temperature
 class TestChatModelUnits(_Chat, ChatModelUnitTests):
-    @pytest.fixture(autouse=True)
-    def _environment(self, monkeypatch):
-        for name, value in ENVIRONMENT.items():
-            monkeypatch.setenv(name, value)
-
     @property
     def init_from_env_params(self):
         return ENVIRONMENT, {"model": "bot_1"}, {"model": "bot_1", **TAKEN}
@@ -73,10 +75,9 @@ class AnySnapshot:
     __hash__ = None
 
 
+@pytest.mark.usefixtures("_environment")
 @pytest.mark.filterwarnings("ignore:The function `load` is in beta")
-def test_a_chat_model_survives_being_written_down_and_read_again(monkeypatch):
-    for name, value in ENVIRONMENT.items():
-        monkeypatch.setenv(name, value)
+def test_a_chat_model_survives_being_written_down_and_read_again():
     model = ChatKnowledgeBot(model="bot_1", api_key=KEY, stop=["."], history="latest")
     again = load(
         dumpd(model),
@@ -88,9 +89,8 @@ def test_a_chat_model_survives_being_written_down_and_read_again(monkeypatch):
     assert again.asdict() == model.asdict()
 
 
-def test_a_chat_model_that_is_written_down_names_its_service_and_its_secret(monkeypatch):
-    for name, value in ENVIRONMENT.items():
-        monkeypatch.setenv(name, value)
+@pytest.mark.usefixtures("_environment")
+def test_a_chat_model_that_is_written_down_names_its_service_and_its_secret():
     for model in (
         ChatKnowledgeBot(model="bot_1"),
         ChatKnowledgeBot(model="bot_1", client=Client(KEY, ENVIRONMENT["KNOWLEDGE_BOT_BASE_URL"])),
@@ -123,12 +123,8 @@ class _Tool:
     tool_invoke_params_example = {"question": "When do you open?"}  # noqa: RUF012
 
 
+@pytest.mark.usefixtures("_environment")
 class TestToolUnits(_Tool, ToolsUnitTests):
-    @pytest.fixture(autouse=True)
-    def _environment(self, monkeypatch):
-        for name, value in ENVIRONMENT.items():
-            monkeypatch.setenv(name, value)
-
     @property
     def init_from_env_params(self):
         return ENVIRONMENT, {"bot_id": "bot_1"}, {"bot_id": "bot_1", **TAKEN}

@@ -51,6 +51,16 @@ def adds(**options):
     )
 
 
+def ingests(name, count, **options):
+    return KnowledgeBotIngestOperator(
+        task_id="ingest",
+        origin=[{"name": f"{name} {number}", "content": "At nine."} for number in range(count)],
+        ledger_conn_id="ledger",
+        concurrency=2,
+        **options,
+    )
+
+
 with DAG("killed_and_hold", schedule=None, default_args=AT_ONCE):
     adds(pre_execute=leaves_its_pid)
 
@@ -58,23 +68,10 @@ with DAG("killed_and_resend", schedule=None, default_args=AT_ONCE):
     adds(pre_execute=leaves_its_pid, on_unknown="resend")
 
 with DAG("ingests_slowly", schedule=None):
-    KnowledgeBotIngestOperator(
-        task_id="ingest",
-        origin=[{"name": f"slow {number}", "content": "At nine."} for number in range(400)],
-        collections="col_slow",
-        ledger_conn_id="ledger",
-        concurrency=2,
-    )
+    ingests("slow", 400, collections="col_slow")
 
 with DAG("ingests_and_is_killed", schedule=None, default_args=AT_ONCE):
-    KnowledgeBotIngestOperator(
-        task_id="ingest",
-        origin=[{"name": f"cut {number}", "content": "At nine."} for number in range(60)],
-        collections="col_1",
-        ledger_conn_id="ledger",
-        concurrency=2,
-        pre_execute=leaves_its_pid,
-    )
+    ingests("cut", 60, collections="col_1", pre_execute=leaves_its_pid)
 
 for start in (False, True):
     with DAG(f"waits_start_from_trigger_{start}", schedule=None):
