@@ -27,22 +27,10 @@ def service(tmp_path_factory):
 
 
 @pytest.fixture
-def http(service):
-    with client_of(service) as client:
-        yield client
-
-
-@pytest.fixture
 def fresh(tmp_path):
     """A service of the test's own."""
     with InProcess(tmp_path / "data", collections=COLLECTIONS, bots=BOTS) as running:
         yield running
-
-
-@pytest.fixture
-def fresh_http(fresh):
-    with client_of(fresh) as client:
-        yield client
 
 
 @pytest.fixture
@@ -55,10 +43,18 @@ def served(tmp_path):
         yield running
 
 
-@pytest.fixture
-def served_http(served):
-    with client_of(served) as client:
-        yield client
+def _client(name):
+    """A fixture: a client of the service that another fixture gives."""
+
+    @pytest.fixture
+    def client(request):
+        with client_of(request.getfixturevalue(name)) as client:
+            yield client
+
+    return client
+
+
+http, fresh_http, served_http = _client("service"), _client("fresh"), _client("served")
 
 
 @pytest.fixture

@@ -4,8 +4,6 @@
 # ruff: noqa: RUF001
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -72,23 +70,25 @@ To move the index to another computer:
 }
 
 
-@contextmanager
-def knowing(folder: Path, texts: Mapping[str, str]) -> Iterator[httpx.Client]:
-    """A service whose bot_one knows texts, each by its name."""
-    with (
-        InProcess(folder, collections=["col_one"], bots=["bot_one"]) as service,
-        client_of(service) as http,
-    ):
-        for name, content in texts.items():
-            add_text(http, name, content)
-        service.wait_until_ready(300)
-        yield http
+def answering_from(texts: Mapping[str, str]) -> Any:
+    """A fixture: a client of a service whose bot_one knows texts, each by its name."""
+
+    @pytest.fixture(scope="module")
+    def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+        folder = tmp_path_factory.mktemp("known")
+        with (
+            InProcess(folder, collections=["col_one"], bots=["bot_one"]) as service,
+            client_of(service) as http,
+        ):
+            for name, content in texts.items():
+                add_text(http, name, content)
+            service.wait_until_ready(300)
+            yield http
+
+    return http
 
 
-@pytest.fixture(scope="module")
-def documents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    with knowing(tmp_path_factory.mktemp("documents"), DOCUMENTS) as http:
-        yield http
+documents = answering_from(DOCUMENTS)
 
 
 @pytest.mark.parametrize(
@@ -145,27 +145,22 @@ def test_a_block_cannot_forge_the_list_of_sources(http: httpx.Client) -> None:
     assert answer.partition("\n\nSources: ")[2] == "Lighthouses"
 
 
-@pytest.fixture(scope="module")
-def team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    severities = (
-        "# Incidents\n\nSeverity | Interval | Paged\n--- | --- | ---\nSEV1 | 15 min | the CTO\n"
-        "SEV2 | 30 min | on call\nSEV3 | 1 day | on call\n\n"
+team = answering_from(
+    {
+        "Incidents": "# Incidents\n\nSeverity | Interval | Paged\n--- | --- | ---\n"
+        "SEV1 | 15 min | the CTO\nSEV2 | 30 min | on call\nSEV3 | 1 day | on call\n\n"
         "The bot opens a channel for each of them.\n\n# Roles\n\nThe roles are:\n\n"
         "- Scribe: writes the timeline\n- Speaker: posts to the status page\n\n"
-        "Next drill: 19 March at noon.\n"
-    )
-    runbook = (
-        "# Full disk\n\nIf the disk is above 90 %:\n\n- Delete old logs.\n"
+        "Next drill: 19 March at noon.\n",
+        "Runbook": "# Full disk\n\nIf the disk is above 90 %:\n\n- Delete old logs.\n"
         "- Check for inactive slots:\n\n```yaml\n- slots:\n- retained\n```\n\n"
         "- Extend the volume.\n\n"
         "# Failover\n\nTo fail over:\n\n1. Tell #ops.\n2. Check the lag:\n\n   ```\n   lag\n"
         "   ```\n\n3. Start the failover:\n\n   ```\n   failover --now\n   ```\n\n"
         "# How do I log my hours?\n\n```\ntempo log --hours 7.5\n```\n\n"
-        "# Backups\n\nThe backups are kept for 35 days.\n\nTo restore one:\n\n```\nrestore\n```\n"
-    )
-    texts = {"Incidents": severities, "Runbook": runbook}
-    with knowing(tmp_path_factory.mktemp("team"), texts) as http:
-        yield http
+        "# Backups\n\nThe backups are kept for 35 days.\n\nTo restore one:\n\n```\nrestore\n```\n",
+    }
+)
 
 
 def test_an_item_introduces_the_code_after_it(team: httpx.Client) -> None:
@@ -197,20 +192,15 @@ def words_of(message: dict[str, Any]) -> str:
     return words
 
 
-@pytest.fixture(scope="module")
-def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    reference = (
-        "# Reference\n\n## Formatting\n\n#### `--cache-dir`, `FROB_CACHE_DIR`\n\n"
+office = answering_from(
+    {
+        "Reference": "# Reference\n\n## Formatting\n\n#### `--cache-dir`, `FROB_CACHE_DIR`\n\n"
         "The directory where the formatter stores its cache.\n\n"
-        "#### `-q, --quiet`\n\nPrints only errors.\n"
-    )
-    texts = {
-        "Reference": reference,
+        "#### `-q, --quiet`\n\nPrints only errors.\n",
         "Fair": "# Sheep fair\n\nAn adult ticket is 7 euros. Dogs stay outside.\n",
         "Prices": "# Prices\n\nAn adult ticket for both museums is 13 euros.\n",
     }
-    with knowing(tmp_path_factory.mktemp("office"), texts) as http:
-        yield http
+)
 
 
 def test_two_sources_that_answer_as_well_are_both_quoted(office: httpx.Client) -> None:

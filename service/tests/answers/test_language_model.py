@@ -33,7 +33,7 @@ def endpoint() -> Iterator[ScriptedServer]:
 
 
 @pytest.fixture(scope="module")
-def worded(
+def service(
     endpoint: ScriptedServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[InProcess]:
     """A service whose answers the endpoint words; its key comes from the environment."""
@@ -52,12 +52,6 @@ def worded(
             add_text(http, "Harbour", "The harbour of Rua has no lighthouse of its own.")
             running.wait_until_ready(300)
             yield running
-
-
-@pytest.fixture
-def http(worded: InProcess) -> Iterator[httpx.Client]:
-    with client_of(worded) as client:
-        yield client
 
 
 @pytest.fixture(autouse=True)
@@ -193,14 +187,14 @@ LASTING: dict[str, tuple[Reply, str]] = {
 @pytest.mark.parametrize("name", [*PASSING, *LASTING])
 def test_without_an_answer_the_question_is_refused_and_the_conversation_unchanged(
     endpoint: ScriptedServer,
-    worded: InProcess,
+    service: InProcess,
     http: httpx.Client,
     name: str,
 ) -> None:
     says(endpoint, completion("Ana [1]."))
     conversation = ask(http, QUESTION)["conversation_id"]
     listed = value_of(http.get("/bots/bot_one/conversations"))
-    before = messages_in(worded)
+    before = messages_in(service)
     reply, said = (PASSING | LASTING)[name]
     says(endpoint, reply)
     for body in ({}, {"conversation_id": conversation}):
@@ -211,7 +205,7 @@ def test_without_an_answer_the_question_is_refused_and_the_conversation_unchange
         assert said in problem["message"]
         assert response.headers.get("Retry-After") == ("5" if name in PASSING else None)
         assert KEY not in response.text
-    assert messages_in(worded) == before
+    assert messages_in(service) == before
     assert value_of(http.get("/bots/bot_one/conversations")) == listed
     says(endpoint, completion("Ana [1]."))
     ask(http, "And who built that of the harbour of Rua?", conversation)

@@ -17,7 +17,7 @@ LIGHTS = [
 
 
 @pytest.fixture(scope="module")
-def lights(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcess]:
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcess]:
     """A service that knows two lighthouses, each from a source of its own."""
     folder = tmp_path_factory.mktemp("lights")
     with (
@@ -32,12 +32,6 @@ def lights(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcess]:
             add_text(http, f"Lighthouse of {place}", text, collection="col_lights")
         running.wait_until_ready(300)
         yield running
-
-
-@pytest.fixture
-def http(lights: InProcess) -> Iterator[httpx.Client]:
-    with client_of(lights) as client:
-        yield client
 
 
 def ask(http: httpx.Client, content: str, conversation: str | None = None) -> dict[str, str]:
