@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
@@ -27,6 +28,8 @@ from knowledge_bot._endpoints import (
     Headers,
     Request,
     SyncDriver,
+    adrive,
+    drive,
     header_list,
     identifier,
 )
@@ -487,21 +490,16 @@ class Client(_BaseClient[Transport, HTTPClient], SyncDriver):
             return result
 
     def _send_with_retries(self, request: Request[T], span: CallSpan | None = None) -> T:
-        steps = self._steps(request)
-        reply: Any = None
-        while True:
-            try:
-                attempt = steps.send(reply)
-            except StopIteration as done:
-                return done.value  # type: ignore[no-any-return] # the generator returns T
-            if (pause := attempt.pause) is not None:
-                logger.info("%s: trying again in %.1f s", attempt.request, pause)
-                if span is not None:
-                    span.record_retry(pause)
-                time.sleep(pause)
-            started = time.monotonic()
-            reply = self._attempt(attempt, started)
-            _log(attempt, reply, started)
+        return drive(self._steps(request), partial(self._send, span))
+
+    def _send(self, span: CallSpan | None, attempt: Attempt) -> HTTPResponse | Failure:
+        if attempt.pause is not None:
+            _log_retry(attempt.request, attempt.pause, span)
+            time.sleep(attempt.pause)
+        started = time.monotonic()
+        reply = self._attempt(attempt, started)
+        _log(attempt, reply, started)
+        return reply
 
     def _attempt(self, attempt: Attempt, started: float) -> HTTPResponse | Failure:
         request, body = attempt.request, None
@@ -593,21 +591,16 @@ class AsyncClient(_BaseClient[AsyncTransport, AsyncHTTPClient], AsyncDriver):
                 f"{request}: AsyncClient runs in an event loop of asyncio alone, and here is none. "
                 "Under trio or another library, use Client in a thread. Nothing was sent"
             ) from None
-        steps = self._steps(request)
-        reply: Any = None
-        while True:
-            try:
-                attempt = steps.send(reply)
-            except StopIteration as done:
-                return done.value  # type: ignore[no-any-return] # the generator returns T
-            if (pause := attempt.pause) is not None:
-                logger.info("%s: trying again in %.1f s", attempt.request, pause)
-                if span is not None:
-                    span.record_retry(pause)
-                await asyncio.sleep(pause)
-            started = time.monotonic()
-            reply = await self._attempt(attempt, started)
-            _log(attempt, reply, started)
+        return await adrive(self._steps(request), partial(self._send, span))
+
+    async def _send(self, span: CallSpan | None, attempt: Attempt) -> HTTPResponse | Failure:
+        if attempt.pause is not None:
+            _log_retry(attempt.request, attempt.pause, span)
+            await asyncio.sleep(attempt.pause)
+        started = time.monotonic()
+        reply = await self._attempt(attempt, started)
+        _log(attempt, reply, started)
+        return reply
 
     async def _attempt(self, attempt: Attempt, started: float) -> HTTPResponse | Failure:
         request, body = attempt.request, None
@@ -676,6 +669,12 @@ def _forget_frames(error: BaseException) -> None:
     for each in chain(error):
         each.with_traceback(None)
         vars(each).pop("_request", None)
+
+
+def _log_retry(request: Request[Any], pause: float, span: CallSpan | None) -> None:
+    logger.info("%s: trying again in %.1f s", request, pause)
+    if span is not None:
+        span.record_retry(pause)
 
 
 def _log(attempt: Attempt, reply: HTTPResponse | Failure, started: float) -> None:

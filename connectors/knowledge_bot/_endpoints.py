@@ -12,6 +12,7 @@ import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import (
+    Awaitable,
     Callable,
     Coroutine,
     Generator,
@@ -194,33 +195,35 @@ class sequence(_Method, Generic[P, T]):  # noqa: N801 - used as a decorator
     def __get__(self, client: Any, owner: type) -> Any:
         if client is None:
             return self._build
-        run = _run if isinstance(client, SyncDriver) else _arun
+        run = drive if isinstance(client, SyncDriver) else adrive
 
         @functools.wraps(self._build)
         def call(*args: P.args, **kwargs: P.kwargs) -> Any:
-            return run(client, self._build(*args, **kwargs))
+            return run(self._build(*args, **kwargs), client._call)  # noqa: SLF001 - as above
 
         return call
 
 
-def _run(client: SyncDriver, steps: Steps[T]) -> T:
+def drive(steps: Generator[Any, Any, T], send: Callable[[Any], Any]) -> T:
+    """Send what a generator yields, send it what comes of each, and return its result."""
     result: Any = None
     while True:
         try:
-            request = steps.send(result)
+            step = steps.send(result)
         except StopIteration as done:
             return done.value  # type: ignore[no-any-return] # the generator returns T
-        result = client._call(request)  # noqa: SLF001 - the drivers' one method
+        result = send(step)
 
 
-async def _arun(client: AsyncDriver, steps: Steps[T]) -> T:
+async def adrive(steps: Generator[Any, Any, T], send: Callable[[Any], Awaitable[Any]]) -> T:
+    """Drive as `drive` does, where sending is awaited."""
     result: Any = None
     while True:
         try:
-            request = steps.send(result)
+            step = steps.send(result)
         except StopIteration as done:
-            return done.value  # type: ignore[no-any-return] # the generator returns T
-        result = await client._call(request)  # noqa: SLF001 - as above
+            return done.value  # type: ignore[no-any-return] # as above
+        result = await send(step)
 
 
 @dataclass(frozen=True, slots=True)
