@@ -542,13 +542,7 @@ class AsyncClient(_BaseClient[AsyncTransport, AsyncHTTPClient], AsyncDriver):
     _protocol = "AsyncTransport", "aclose"
 
     def chat(self, bot_id: str, conversation_id: str | None = None) -> AsyncChat:
-        """Return a conversation with a bot.
-
-        Args:
-            bot_id: the bot that is asked, `bot_…`.
-            conversation_id: the conversation to go on in, `conv_…`; by default the first answer
-                starts a new one.
-        """
+        """Return a conversation with a bot, as `Client.chat` does."""
         return AsyncChat(self.send_message, bot_id, conversation_id)
 
     async def _open(self) -> None:
