@@ -16,19 +16,11 @@ from knowledge_bot._texts import without_logins
 from knowledge_bot._transports import Destination, HTTPResponse
 from knowledge_bot.errors import (
     _KEY_IN_USE,
-    APIError,
-    AuthenticationError,
-    BadRequestError,
-    ConflictError,
     Delivery,
     KnowledgeBotError,
     NotFoundError,
-    PaymentRequiredError,
-    PermissionDeniedError,
-    PreconditionFailedError,
-    RateLimitError,
-    ServerError,
     UnexpectedResponseError,
+    _class_of,
 )
 
 T = TypeVar("T")
@@ -78,17 +70,6 @@ _CODES = frozenset(
 
 # Answers from before the key of idempotency is looked at.
 _BEFORE_THE_KEY = frozenset({401, 403, 408, 429})
-
-_BY_STATUS: dict[int, type[APIError]] = {
-    400: BadRequestError,
-    401: AuthenticationError,
-    402: PaymentRequiredError,
-    403: PermissionDeniedError,
-    404: NotFoundError,
-    409: ConflictError,
-    412: PreconditionFailedError,
-    429: RateLimitError,
-}
 
 
 def read_result(
@@ -245,11 +226,10 @@ def _error(
     in_doubt = code == _KEY_IN_USE or (request.in_doubt and not settled)
     delivery = Delivery.REFUSED if refused and not in_doubt else Delivery.UNKNOWN
     request_id = headers.get("x-request-id")
-    kind = ServerError if status >= 500 else _BY_STATUS.get(status, APIError)
     advice = _ADVICE_BY_CODE.get(code or "", _ADVICE.get(status))
     if status == 401 and settings.api_key is None:
         advice = "There is no API key: {no_key}"
-    error = kind(
+    error = _class_of(status)(
         status,
         code,
         message,

@@ -312,6 +312,23 @@ class ServerError(APIError):
     """5xx: the service failed. 503 and 507 with `Retry-After` are `REFUSED`, others `UNKNOWN`."""
 
 
+_BY_STATUS: dict[int, type[APIError]] = {
+    400: BadRequestError,
+    401: AuthenticationError,
+    402: PaymentRequiredError,
+    403: PermissionDeniedError,
+    404: NotFoundError,
+    409: ConflictError,
+    412: PreconditionFailedError,
+    429: RateLimitError,
+}
+
+
+def _class_of(status: int) -> type[APIError]:
+    """Return the class of the errors with a status."""
+    return ServerError if status >= 500 else _BY_STATUS.get(status, APIError)
+
+
 class MissingExtraError(ModuleNotFoundError):
     """An extra of the distribution is not installed; the text says how to install it.
 
