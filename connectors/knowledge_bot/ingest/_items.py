@@ -6,6 +6,7 @@ under the same key. A key should stay the same when the content changes.
 
 import hashlib
 import os
+from abc import abstractmethod
 from collections.abc import Callable
 from concurrent.futures import wait
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TypeAlias
@@ -59,6 +60,14 @@ class _Item(_ByName, BaseModel, frozen=True, extra="forbid", hide_input_in_error
     key: str | None = Field(default=None, min_length=1)
     version: Annotated[str, AfterValidator(storable)] | None = None
 
+    @property
+    def identity(self) -> str:
+        """The item's key."""
+        return self.key or self._default_key()
+
+    @abstractmethod
+    def _default_key(self) -> str: ...
+
 
 class WebPage(_Item):
     """A web page, which the service scrapes.
@@ -98,10 +107,8 @@ class WebPage(_Item):
             version: str | None = None,
         ) -> None: ...
 
-    @property
-    def identity(self) -> str:
-        """The item's key."""
-        return self.key or self.url
+    def _default_key(self) -> str:
+        return self.url
 
     def content_digest(self) -> bytes:
         """Return the hash of what would be sent, without the name.
@@ -137,10 +144,8 @@ class Text(_Item):
             version: str | None = None,
         ) -> None: ...
 
-    @property
-    def identity(self) -> str:
-        """The item's key."""
-        return self.key or self.name
+    def _default_key(self) -> str:
+        return self.name
 
     def content_digest(self) -> bytes:
         """Return the SHA-256 of what would be sent, without the name."""
@@ -180,10 +185,8 @@ class File(_Item):
             version: str | None = None,
         ) -> None: ...
 
-    @property
-    def identity(self) -> str:
-        """The item's key."""
-        return self.key or (os.path.realpath(self.path) if self.open is None else self.path)
+    def _default_key(self) -> str:
+        return os.path.realpath(self.path) if self.open is None else self.path
 
     def content_digest(self) -> bytes:
         """Read the content and return its SHA-256; of an object of blanks, that of nothing.
