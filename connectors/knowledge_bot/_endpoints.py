@@ -42,24 +42,15 @@ from knowledge_bot._uploads import OnProgress, Upload, UploadFile
 from knowledge_bot.errors import ConfigurationError
 
 if TYPE_CHECKING:  # pydantic is slow to load, so it waits for the first answer
-    from knowledge_bot.models import (
-        Bot,
-        Collection,
-        Conversation,
-        Header,
-        Message,
-        Passage,
-        Source,
-        SourceDetails,
-    )
+    from knowledge_bot import models
 
 T = TypeVar("T")
 P = ParamSpec("P")
 
-Collections: TypeAlias = Union[str, "Collection", Iterable[Union[str, "Collection"]]]
+Collections: TypeAlias = Union[str, "models.Collection", Iterable[Union[str, "models.Collection"]]]
 """One collection or several, as ids or as `Collection` objects."""
 
-Headers: TypeAlias = Mapping[str, str] | Iterable["Header"]
+Headers: TypeAlias = Mapping[str, str] | Iterable["models.Header"]
 """Request headers as a mapping or as `Header` objects."""
 
 
@@ -269,19 +260,19 @@ class Endpoints:
 
     @endpoint
     @staticmethod
-    def list_collections() -> "Request[list[Collection]]":
+    def list_collections() -> "Request[list[models.Collection]]":
         """List the collections: `id` and `name` of each."""
         return Request("GET", "/collections", _read_collections)
 
     @endpoint
     @staticmethod
-    def list_bots() -> "Request[list[Bot]]":
+    def list_bots() -> "Request[list[models.Bot]]":
         """List the bots: `id` and `name` of each."""
         return Request("GET", "/bots", _read_bots)
 
     @endpoint
     @staticmethod
-    def list_conversations(bot_id: str) -> "Request[list[Conversation]]":
+    def list_conversations(bot_id: str) -> "Request[list[models.Conversation]]":
         """List the conversations of a bot: `id` and `name` of each.
 
         Args:
@@ -299,7 +290,7 @@ class Endpoints:
         url: str,
         headers: Headers | None = None,
         idempotency_key: str | None = None,
-    ) -> "Request[Source]":
+    ) -> "Request[models.Source]":
         """Create a source from a web page, which the service scrapes.
 
         Args:
@@ -320,7 +311,7 @@ class Endpoints:
     @staticmethod
     def create_text_source(
         *, name: str, collections: Collections, content: str, idempotency_key: str | None = None
-    ) -> "Request[Source]":
+    ) -> "Request[models.Source]":
         """Create a source from text.
 
         Args:
@@ -346,7 +337,7 @@ class Endpoints:
         content_type: str | None = None,
         on_progress: OnProgress | None = None,
         idempotency_key: str | None = None,
-    ) -> "Request[Source]":
+    ) -> "Request[models.Source]":
         """Create a source from a file, in constant memory.
 
         Args:
@@ -384,7 +375,7 @@ class Endpoints:
         content: str,
         conversation_id: str | None = None,
         idempotency_key: str | None = None,
-    ) -> "Request[Message]":
+    ) -> "Request[models.Message]":
         """Send a message to a bot and return its answer, with the id of its conversation.
 
         Args:
@@ -410,7 +401,7 @@ class Endpoints:
         name: str | None = None,
         status: str | Iterable[str] | None = None,
         collection: Collections | None = None,
-    ) -> "Steps[list[SourceDetails]]":
+    ) -> "Steps[list[models.SourceDetails]]":
         """List the sources, the newest first; all pages of them, where `sources` is announced.
 
         Args:
@@ -433,7 +424,7 @@ class Endpoints:
         if collection is not None:
             query += [("collection", one) for one in collection_ids(collection, "collection")]
         first = path = f"/sources?{urlencode(query)}"
-        found: list[SourceDetails] = []
+        found: list[models.SourceDetails] = []
         while True:
             page = yield Request("GET", path, _read_page_of_sources, needs=("sources",))
             found += page.data
@@ -443,7 +434,7 @@ class Endpoints:
 
     @endpoint
     @staticmethod
-    def get_source(source_id: str) -> "Request[SourceDetails]":
+    def get_source(source_id: str) -> "Request[models.SourceDetails]":
         """Return a source with its state, where the service announces `sources`.
 
         Args:
@@ -485,7 +476,7 @@ class Endpoints:
         bot_id: str | None = None,
         collections: Collections | None = None,
         limit: int = 5,
-    ) -> "Request[list[Passage]]":
+    ) -> "Request[list[models.Passage]]":
         """Return the passages that fit a question best, where `passages` is announced.
 
         No bot is asked: there is no message, no conversation and no answer in prose.
@@ -513,7 +504,7 @@ class Endpoints:
 
     @endpoint
     @staticmethod
-    def get_passage(passage_id: str) -> "Request[Passage]":
+    def get_passage(passage_id: str) -> "Request[models.Passage]":
         """Return a passage, where the service announces `passages`.
 
         Args:
