@@ -13,6 +13,7 @@ from knowledge_bot.cli.output import as_json_option, quiet_option, write_table
 from knowledge_bot.cli.progress import shown_line
 from knowledge_bot.cli.settings import ServiceOptions
 from knowledge_bot.cli.terminal import write_stderr
+from knowledge_bot.cli.texts import CONCURRENCY
 
 if TYPE_CHECKING:
     from knowledge_bot.checks import Audit, Progress
@@ -39,13 +40,7 @@ _OPTIONS = (
         metavar="SHARE",
         help="The share of the documents that must be found, 0 to 1.",
     ),
-    click.Option(
-        ["--concurrency"],
-        type=click.IntRange(1, 100),
-        default=4,
-        show_default=True,
-        help="How many requests may be under way at once.",
-    ),
+    click.Option(["--concurrency"], default=4, **CONCURRENCY),
     click.Option(["--junit"], **JUNIT),
 )
 

@@ -23,7 +23,7 @@ from knowledge_bot.cli.output import (
 from knowledge_bot.cli.progress import shown_line
 from knowledge_bot.cli.settings import ServiceOptions
 from knowledge_bot.cli.terminal import write_stderr
-from knowledge_bot.cli.texts import read_text, time_option
+from knowledge_bot.cli.texts import CONCURRENCY, read_text, time_option
 
 if TYPE_CHECKING:
     from knowledge_bot import Client
@@ -66,10 +66,8 @@ JUNIT: dict[str, Any] = {
 )
 @click.option(
     "--concurrency",
-    type=click.IntRange(1, 100),
     default=4,
-    show_default=True,
-    help="How many messages may be under way at once.",
+    **CONCURRENCY | {"help": "How many messages may be under way at once."},
 )
 @click.option(
     "--max-messages",

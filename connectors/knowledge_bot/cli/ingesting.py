@@ -15,7 +15,7 @@ from knowledge_bot.cli.ids import adding_to, collections_to_add_to
 from knowledge_bot.cli.ledgers import ledger_option, open_ledger
 from knowledge_bot.cli.output import quiet_option
 from knowledge_bot.cli.settings import ServiceOptions
-from knowledge_bot.cli.texts import Suggesting, time_option
+from knowledge_bot.cli.texts import CONCURRENCY, Suggesting, time_option
 from knowledge_bot.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -42,13 +42,7 @@ class Share(click.FloatRange):
 _OPTIONS = (
     adding_to,
     ledger_option,
-    click.option(
-        "--concurrency",
-        type=click.IntRange(1, 100),
-        default=8,
-        show_default=True,
-        help="How many requests may be under way at once.",
-    ),
+    click.option("--concurrency", default=8, **CONCURRENCY),
     click.option(
         "--on-unknown",
         type=click.Choice(["hold", "resend"]),

@@ -81,6 +81,13 @@ def given_question(text: str) -> str:
     return question
 
 
+CONCURRENCY: dict[str, Any] = {
+    "type": click.IntRange(1, 100),
+    "show_default": True,
+    "help": "How many requests may be under way at once.",
+}
+
+
 def time_option(name: str, default: str, text: str) -> Callable[[F], F]:
     """Return an option whose value is a time, in seconds; the user writes 90, 90s, 10m or 1h30m."""
     return click.option(name, callback=_seconds, default=default, metavar="TIME", help=text)
