@@ -5,8 +5,9 @@ import re
 import signal
 import sqlite3
 import sys
+import threading
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -165,6 +166,27 @@ def test_a_short_text_overtakes_the_long_ones_before_it(tmp_path):
         # By the order in which they were ready: on a busy machine nobody looks at once.
         assert until(lambda: "Short" in ready(), 60)
         assert ready().index("Short") < 6
+
+
+def test_no_more_pages_are_fetched_at_once_than_there_are_workers(tmp_path, pages):
+    meeting, met = threading.Barrier(2), list[int]()
+
+    def meet(connection):
+        with suppress(threading.BrokenBarrierError):
+            met.append(meeting.wait(1))
+        answer(PAGE.encode())(connection)
+
+    pages.answers |= {"/one": meet, "/two": meet}
+    settings = {"workers": 1}
+    with (
+        InProcess(
+            tmp_path, collections=COLLECTIONS, settings=settings, allow_fetch=["127.0.0.1/32"]
+        ) as alone,
+        client_of(alone) as http,
+    ):
+        sources = [add_page(http, pages.url(path)) for path in ("/one", "/two")]
+        assert [end_of(alone, one) for one in sources] == [("ready", None)] * 2
+    assert met == []
 
 
 def test_a_text_of_nothing_that_can_be_seen_fails_with_the_reason(service, http):
