@@ -227,22 +227,23 @@ def compound(streams: dict[str, bytes]) -> bytes:
         following = next((one for one in inside[path[:-1]] if one > number), _NOWHERE)
         below = inside.get(path, [_NOWHERE])[0]
         entries.append(_entry(path[-1], kind, (_NOWHERE, following, below), start, size))
-    # The table of sectors is the first of them, behind it come the other parts, one by one.
+    # The table of sectors comes first, with 128 in a sector; behind it the other parts, one by one.
     links = _NOWHERE, _NOWHERE, inside[()][0]
     names = _entry("Root Entry", 5, links, 0, len(small)) + b"".join(entries)
     parts = [names, struct.pack(f"<{len(chain)}I", *chain), small]
     counts = [-(-len(part) // _SECTOR) for part in parts]
-    starts = [1, 1 + counts[0], 1 + counts[0] + counts[1]]
-    table = [0xFFFFFFFD]
+    own = -(-sum(counts) // 127)
+    starts = [own, own + counts[0], own + counts[0] + counts[1]]
+    table = [0xFFFFFFFD] * own
     for count, start in zip(counts, starts, strict=True):
         table += [*range(start + 1, start + count), _END]
     names = names[:116] + struct.pack("<I", starts[2]) + names[120:]
     header = struct.pack(
         "<8s16x5H6xIII4xIIIII109I",
         b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1",
-        *(0x3E, 3, 0xFFFE, 9, 6, 0, 1),
+        *(0x3E, 3, 0xFFFE, 9, 6, 0, own),
         *(starts[0], 4096, starts[1], counts[1], _END, 0),
-        *(0, *[_NOWHERE] * 108),
+        *(*range(own), *[_NOWHERE] * (109 - own)),
     )
     body = struct.pack(f"<{len(table)}I", *table), names, *parts[1:]
     return header + b"".join(

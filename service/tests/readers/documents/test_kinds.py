@@ -388,6 +388,34 @@ def test_an_attachment_that_cannot_be_read_is_named(read):
     assert "'fees.doc' is not read" in document.warnings[0]
 
 
+ATTACHED = "--b\r\nContent-Disposition: attachment; filename=a.txt\r\n\r\nRead.\r\n"
+NOTE = msg({0x3707: "a.txt", 0x3701: b"Read."}, 8).items()
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        (
+            "a.eml",
+            f"{MAIL}Content-Type: multipart/mixed; boundary=b\r\n\r\n{ATTACHED * 101}--b--\r\n",
+        ),
+        (
+            "a.msg",
+            compound(
+                LETTER
+                | {
+                    f"__attach_version1.0_#{number:08X}/{stream}": data
+                    for number in range(101)
+                    for stream, data in NOTE
+                }
+            ),
+        ),
+    ],
+)
+def test_of_the_attachments_of_a_message_the_first_hundred_are_read(name, content, read):
+    assert read(content, name).text.count("Read.") == 100
+
+
 LAUGHS = (
     '<?xml version="1.0"?><!DOCTYPE a [<!ENTITY a "x"><!ENTITY b SYSTEM "file:///etc/passwd">]>'
 )
