@@ -3,11 +3,12 @@
 import pytest
 
 from knowledge_bot_service.index.search import Search, WeightedWords
+from knowledge_bot_service.readers.analyzer.vectors import DIMENSIONS
 from knowledge_bot_service.readers.passages import IndexEntry
 from knowledge_bot_service.store.entries import delete_entries, insert_entries
 
 
-def add(database, texts, collection=1, status="ready"):
+def add(database, texts, collection=1, status="ready", vector=b""):
     """Add a source of these passages; its number."""
 
     def write(connection):
@@ -21,7 +22,8 @@ def add(database, texts, collection=1, status="ready"):
             " VALUES (?, ?, 'text', ?, 0)",
             (f"src_{count}", f"Source {count}", status),
         ).lastrowid
-        entries = [IndexEntry(text, "", text, "[]", b"") for text in texts]
+        connection.execute("INSERT INTO source_collection VALUES (?, ?)", (source, collection))
+        entries = [IndexEntry(text, "", text, "[]", vector) for text in texts]
         insert_entries(connection, source, [collection], entries)
         return source
 
@@ -79,3 +81,21 @@ def test_what_is_deleted_counts_no_more(database):
     assert present["alpha",] > present["beta",] == present["gamma",] > 0
     assert search.rarest([("delta",), *words], 1) == (("alpha",),)
     assert texts(found(search, "alpha")) == ["alpha beta"]
+
+
+def test_vectors_are_read_again_only_after_a_change(database):
+    near, far = b"\1" * DIMENSIONS, b"\x81" * DIMENSIONS
+    add(database, ["alpha"], vector=far)
+    search, read = Search(database), list[str]()
+    database.reader().set_trace_callback(
+        lambda statement: "passage.vectors FROM" in statement and read.append(statement)
+    )
+
+    def nearest():
+        return texts(search.find([], search.count([]), [1], 1, near))
+
+    assert [nearest(), nearest()] == [["alpha"], ["alpha"]]
+    assert len(read) == 1
+    add(database, ["beta"], vector=near)
+    assert [nearest(), nearest()] == [["beta"], ["beta"]]
+    assert len(read) == 2
