@@ -217,22 +217,52 @@ def test_a_source_whose_work_breaks_off_each_time_is_given_up_and_the_next_is_no
     assert end_of(fresh, fine) == ("ready", None)
 
 
-def test_what_fails_half_way_leaves_nothing_of_its_text(database, tmp_path):
-    store = SourceStore(database, ["col_one"])
-    source = StoredSource(
-        id="src_1",
-        name="Long",
-        collections=(),
-        status="pending",
-        created_at=0,
-        revision="rev_1",
-        kind="text",
-    )
-    store.accept(source=source, material=Material(content="…")).result()
-    database.run(insert_entries, 1, [1], [IndexEntry("Beginning", "long", "- begin", "[]", b"")])
-    database.run(finish, 1, "failed", "it takes too long")
+@pytest.fixture
+def failing(database):
+    """Begin a source of so many passages, and end it as one that failed."""
+
+    def fail(passages):
+        store = SourceStore(database, ["col_one"])
+        source = StoredSource(
+            id="src_1",
+            name="Long",
+            collections=(),
+            status="pending",
+            created_at=0,
+            revision="rev_1",
+            kind="text",
+        )
+        store.accept(source=source, material=Material(content="…")).result()
+        entry = IndexEntry("Beginning", "long", "- begin", "[]", b"")
+        database.run(insert_entries, 1, [1], [entry] * passages)
+        database.run(finish, 1, "failed", "it takes too long")
+
+    return fail
+
+
+def passages_in(database):
+    return database.reader().execute("SELECT count(*) FROM passage").fetchone()[0]
+
+
+def test_what_fails_half_way_leaves_nothing_of_its_text(database, failing, tmp_path):
+    failing(1)
     removal = Removal(database, tmp_path)
     removal.start()
-    count = "SELECT count(*) FROM passage"
-    assert until(lambda: database.reader().execute(count).fetchone()[0] == 0)
+    assert until(lambda: passages_in(database) == 0)
     removal.stop()
+
+
+def test_a_removal_that_is_stopped_goes_on_at_the_next_start(database, failing, tmp_path):
+    failing(500)
+    first, second = Removal(database, tmp_path), Removal(database, tmp_path)
+    may_write, ending = threading.Event(), threading.Thread(target=first.stop)
+    database.write(lambda _: may_write.wait(60))
+    first.start()
+    ending.start()
+    assert until(first._stopping.is_set)
+    may_write.set()
+    ending.join()
+    assert passages_in(database) > 0
+    second.start()
+    assert until(lambda: passages_in(database) == 0)
+    second.stop()
