@@ -99,3 +99,10 @@ def test_vectors_are_read_again_only_after_a_change(database):
     add(database, ["beta"], vector=near)
     assert [nearest(), nearest()] == [["beta"], ["beta"]]
     assert len(read) == 2
+
+
+def test_of_a_question_as_long_as_a_page_the_rarest_words_are_searched_for(database):
+    usual, *rare = [f"word{number}" for number in range(49)]
+    add(database, [usual, usual, *rare])
+    hits = found(Search(database), " ".join([usual, *rare]), limit=100)
+    assert sorted(texts(hits)) == sorted(rare)
