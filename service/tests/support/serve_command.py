@@ -32,7 +32,7 @@ def serving(folder: Path, *arguments: str) -> Iterator[tuple[str, str, "subproce
             yield text.partition("Base URL: ")[2].split()[0], text, process
         finally:
             process.send_signal(signal.SIGINT)
-            process.wait(10)
+            process.wait(60)
 
 
 def called(folder: Path, *arguments: str | Path) -> "subprocess.CompletedProcess[str]":
