@@ -72,6 +72,7 @@ def serving(app) -> Iterator[str]:
     listener = socket.create_server(("127.0.0.1", 0), backlog=2048)
     config = uvicorn.Config(
         app,
+        http="h11",  # as the commands have it
         log_level="warning",
         timeout_graceful_shutdown=2,
         timeout_keep_alive=60,  # longer than a client is held up on a busy machine

@@ -93,6 +93,13 @@ def test_error_handling() -> str:
     raise RuntimeError("This tool intentionally returns an error for testing")
 
 
+async def test_reconnection(ctx: Context) -> str:
+    """Answers after its stream was closed."""
+    await ctx.close_sse_stream()
+    await anyio.sleep(0.1)
+    return "The client is back."
+
+
 def test_missing_capability(ctx: Context) -> str:
     """Needs a client that samples."""
     declared = ctx.client_capabilities
@@ -115,6 +122,7 @@ TOOLS = [
     test_embedded_resource,
     test_multiple_content_types,
     test_tool_with_progress,
+    test_reconnection,
     test_error_handling,
 ]
 
@@ -204,9 +212,10 @@ def run(program, address, revision, *more):
 def serving():
     """A gateway that lets the suite in, which brings no key."""
     open_here = {"open": True, "hosts": ("127.0.0.1", "localhost")}
-    app = gateways.app_of(keys=(), admission=open_here, on_mcp=register)
-    with gateways.numbering(), gateways.serving(app) as address:
-        yield address
+    with gateways.numbering():
+        app = gateways.app_of(keys=(), admission=open_here, on_mcp=register)
+        with gateways.serving(app) as address:
+            yield address
 
 
 def main():
