@@ -91,7 +91,9 @@ class Admission:
             is_named = origin in self.origins
             if origin is not None and not is_named and _name_of(origin) not in self._hosts:
                 raise Problem(
-                    403, "Pages of this origin may not send requests here.", code="wrong_origin"
+                    403,
+                    "Pages of this origin may not send requests here without --allow-origin.",
+                    code="wrong_origin",
                 )
         key = bearer(headers)
         if not self._open and not (self._is_known(key) if self._has_keys else key):

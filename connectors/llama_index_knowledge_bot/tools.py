@@ -56,10 +56,7 @@ def bot_tools(
             client=clients.blocking,
             async_client=async_client,
             callback_manager=callback_manager,
-        ).as_tool(
-            name=name,
-            description=description,
-        )
+        ).as_tool(name=name, description=description)
         for bot, name, description in zip(listed, tool_names(listed), described, strict=True)
     ]
 
