@@ -4,9 +4,11 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import chdir, contextmanager
 from pathlib import Path
+from unittest.mock import patch
 
 from click.testing import CliRunner
 
@@ -37,7 +39,8 @@ def serving(folder: Path, *arguments: str) -> Iterator[tuple[str, str, "subproce
 
 def called(folder: Path, *arguments: str | Path) -> "subprocess.CompletedProcess[str]":
     """Run a command below `kbot serve` within this process: half a second less for each."""
-    with chdir(folder):
+    # What a service sets for its process ends with the command.
+    with chdir(folder), patch.object(tempfile, "tempdir", tempfile.tempdir):
         done = CliRunner().invoke(serve, list(map(str, arguments)), prog_name="kbot serve")
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
