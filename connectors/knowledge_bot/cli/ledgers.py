@@ -62,10 +62,14 @@ def ledger() -> None:
     """
 
 
-def _listing(*columns: str) -> Callable[[Callable[["Ledger"], Any]], click.Command]:
-    """Make a command of a function that finds records in the ledger."""
+def _listing(
+    *columns: str, advice: str = ""
+) -> Callable[[Callable[["Ledger"], Any]], click.Command]:
+    """Make a command of a function that finds records in the ledger; advice goes into its help."""
 
     def decorate(find: Callable[["Ledger"], Any]) -> click.Command:
+        find.__doc__ = f"{find.__doc__ or ''}{advice.format(find.__name__)}"
+
         @wraps(find)
         def command(ledger_address: str | None) -> Any:
             return find(open_ledger(ledger_address))
@@ -100,32 +104,26 @@ def unknown(kept: "Ledger") -> "Iterable[Entry]":
 # also stand for an item in other collections that is still there.
 _SOURCE = ("source=source_id", "name", "collections")
 
+_TO_REMOVE = """
 
-@_listing(*_SOURCE, "since=gone_at", "why=gone_reason", "origin", "id")
+`kbot ingest` deletes them where the service can. Elsewhere remove them there by hand,
+then drop them from the ledger with `kbot ledger forget`.
+
+\b
+kbot ledger {0}
+kbot ledger {0} | cut -f1 | kbot ledger forget -
+"""
+
+
+@_listing(*_SOURCE, "since=gone_at", "why=gone_reason", "origin", "id", advice=_TO_REMOVE)
 def gone(kept: "Ledger") -> "Iterable[Entry]":
-    """List the items that the service has, but that are gone from where they came from.
-
-    `kbot ingest` deletes them where the service can. Elsewhere remove them there by hand,
-    then drop them from the ledger with `kbot ledger forget`.
-
-    \b
-    kbot ledger gone
-    kbot ledger gone | cut -f1 | kbot ledger forget -
-    """  # noqa: D301 - \b is for click
+    """List the items that the service has, but that are gone from where they came from."""
     return kept.gone()
 
 
-@_listing(*_SOURCE, "since=superseded_at", "replaced by=replaced_by")
+@_listing(*_SOURCE, "since=superseded_at", "replaced by=replaced_by", advice=_TO_REMOVE)
 def superseded(kept: "Ledger") -> "Iterable[SupersededSource]":
-    """List the sources that newer ones replaced.
-
-    `kbot ingest` deletes them where the service can. Elsewhere remove them there by hand,
-    then drop them from the ledger with `kbot ledger forget`.
-
-    \b
-    kbot ledger superseded
-    kbot ledger superseded | cut -f1 | kbot ledger forget -
-    """  # noqa: D301 - \b is for click
+    """List the sources that newer ones replaced."""
     return kept.superseded()
 
 
