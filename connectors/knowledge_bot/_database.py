@@ -457,6 +457,7 @@ class Session:
 
     Attributes:
         given_up: when set, a database that is away is no longer waited for.
+        away: why it is waited for, as a sentence; empty while it is not.
     """
 
     def __init__(self, database: Database, *, patience: float, reading: bool = False) -> None:
@@ -468,6 +469,7 @@ class Session:
         self._away_since: float | None = None
         self._cause: BaseException | None = None
         self.given_up: bool = False
+        self.away: str = ""
         _sessions.add(self)
 
     def open(self) -> bool:
@@ -504,7 +506,7 @@ class Session:
                         raise
                     self._failed(cause, self._database.explained(cause, what), since)
                 else:
-                    self._cause = None
+                    self._cause, self.away = None, ""
                     if self._away_since is not None:
                         away, self._away_since = time.monotonic() - self._away_since, None
                         logger.warning("%s is back after %.0f s", self._database.name, away)
@@ -521,7 +523,7 @@ class Session:
             self._away_since = None
             raise failure from cause
         now = time.monotonic()
-        self._cause = cause
+        self._cause, self.away = cause, str(failure)
         if self._away_since is None:
             self._away_since = now
             logger.warning("Trying again for up to %.0f s: %s", self._patience, failure)

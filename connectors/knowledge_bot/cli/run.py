@@ -6,6 +6,7 @@ import shlex
 import sys
 import threading
 import time
+from contextlib import suppress
 from dataclasses import replace
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from knowledge_bot.cli.exits import Exit, Failed, StdoutError, falling_back_to_s
 from knowledge_bot.cli.output import write_line, write_row, write_table
 from knowledge_bot.cli.progress import IngestionProgress
 from knowledge_bot.cli.terminal import one_line, write_stderr
-from knowledge_bot.ingest import Ingestion, Outcome, Report, Stop
+from knowledge_bot.ingest import Ingestion, LedgerError, Outcome, Report, Stop
 from knowledge_bot.ingest._report import DONE, WOULD, stop_reason
 
 if TYPE_CHECKING:
@@ -84,10 +85,11 @@ class ReportedRuns:
             on_outcome=output.on_outcome,
             stop=self.stop,
         )
-        ledger = self._options.ledger
-        try:
+        ledger, is_new = self._options.ledger, False
+        with suppress(LedgerError):  # the run waits for one that is away, if it needs one
             # A ledger whose name has a typo is empty, too, and sends everything again.
             is_new = ledger is not None and not self._options.dry_run and not ledger.exists()
+        try:
             report = options.run(self._client, items)
         except KeyboardInterrupt:
             raise Failed(
@@ -96,8 +98,7 @@ class ReportedRuns:
                 Exit.UNKNOWN,
             ) from None
         except OSError as error:
-            notes = getattr(error, "__notes__", [])
-            reason = ". ".join([f"The run ended early: {error}", *notes])
+            reason = ". ".join([f"The run ended early: {error}", *getattr(error, "__notes__", [])])
             raise Failed(f"{reason}.", Exit.SOME_FAILED) from None
         finally:
             output.end()

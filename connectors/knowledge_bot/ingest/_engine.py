@@ -62,11 +62,13 @@ class Keeper:
         repeatable: whether an item may be sent again, whatever became of it the first time.
         replaces: whether a changed item takes the place of its source.
         note: what is remembered of the origin as a whole.
+        waits: why the book is waited for; empty while it is not.
     """
 
     repeatable: bool
     replaces: bool
     note: str | None = None
+    waits: str = ""
 
     async def open(self) -> None:
         """Open the book.
@@ -531,7 +533,8 @@ class Run:
 
     def report(self) -> Report:
         """Return the counts so far."""
-        return self.counters.report(total=self._feed.total, paused=self.gate.paused)
+        waits = "" if self._keeper is None else self._keeper.waits
+        return self.counters.report(total=self._feed.total, paused=self.gate.paused or waits)
 
     @contextlib.contextmanager
     def _stopping(self, *, opening: bool = False) -> Any:

@@ -471,6 +471,7 @@ class LedgerKeeper(Keeper):
         except LedgerError as error:
             self._run.stop(Stop.LEDGER, str(error))
         self._count_unwritten(batch)
+        self.waits = ""
 
     def _count_unwritten(self, batch: Batch) -> None:
         """Count what the ledger could not be told: there the items become unknown."""
@@ -487,10 +488,11 @@ class LedgerKeeper(Keeper):
     def tick(self) -> None:
         """Renew the lease if it is time."""
         self._writer.keep_alive()
+        self.waits = self._store.session.away
 
     def give_up(self) -> None:
         """Stop waiting for a database that does not answer."""
-        self._store.give_up()
+        self._store.session.given_up = True
 
 
 def _location(job: Job) -> str | None:

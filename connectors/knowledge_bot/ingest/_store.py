@@ -272,7 +272,7 @@ class KnownItem(NamedTuple):
 class Store:
     """A ledger as one run uses it; its threads take turns.
 
-    All methods but `give_up` raise `LedgerError`.
+    All methods raise `LedgerError`.
 
     Args:
         database: where the ledger is.
@@ -281,6 +281,7 @@ class Store:
         alive: returns whether the run can still end.
 
     Attributes:
+        session: how the database is reached.
         run: the run's number.
         origin: the number of the origin; 0 if a reader finds none.
         registered: whether the run has registered itself, and so holds a lease.
@@ -298,7 +299,7 @@ class Store:
         self._owner = Owner.of_this_process()
         self.run: int = self._owner.run
         self.origin: int = 0
-        self._session = Session(database, reading=reading, patience=patience)
+        self.session: Session = Session(database, reading=reading, patience=patience)
         self._sets: dict[tuple[str, ...], int] = {}
         self.registered: bool = False
         self._renewed = -math.inf
@@ -312,7 +313,7 @@ class Store:
             service: the base URL, normalised.
             origin: the origin's name.
         """
-        if not self._session.open():
+        if not self.session.open():
             return None
 
         def look(connection: Connection) -> str | None:
@@ -323,7 +324,7 @@ class Store:
             notes = connection.rows(sql.ORIGIN_NOTE, self.origin)
             return str(notes[0][0]) if notes and notes[0][0] is not None else None
 
-        return self._session.do("written", look)
+        return self.session.do("written", look)
 
     @property
     def is_there(self) -> bool:
@@ -334,7 +335,7 @@ class Store:
         """Return the number of a set of collections; 0 if a reader finds none."""
         if ids not in self._sets:
             joined, makes = ",".join(sorted(ids)), not self.reading
-            self._sets[ids] = self._session.do(
+            self._sets[ids] = self.session.do(
                 "written",
                 lambda connection: number_of(connection, sql.SET, sql.ADD_SET, joined, makes=makes),
             )
@@ -347,7 +348,7 @@ class Store:
 
     def read(self, work: Callable[[Connection], T]) -> T:
         """Read with the run's connection."""
-        return self._session.do("read", work)
+        return self.session.do("read", work)
 
     def known(self, collections: tuple[str, ...]) -> dict[str, KnownItem]:
         """Return what the service has of the origin, by key."""
@@ -381,16 +382,16 @@ class Store:
 
     def write(self, batch: Batch) -> set[bytes]:
         """Write a batch durably; return the ids of what another run wrote or claimed first."""
-        return self._session.do("written", lambda connection: self._write(connection, batch))
+        return self.session.do("written", lambda connection: self._write(connection, batch))
 
     def finish(self, batch: Batch) -> None:
         """Write what is left, give up the lease, and close; claims left then become unknown."""
         try:
             if batch or self.registered:  # else a ledger that was never reached is not waited for
-                self._session.do("written", lambda found: self._write(found, batch, leave=True))
+                self.session.do("written", lambda found: self._write(found, batch, leave=True))
         finally:
             running.pop(self.run, None)
-            self._session.close()
+            self.session.close()
 
     def _write(self, connection: Connection, batch: Batch, *, leave: bool = False) -> set[bytes]:
         with connection.transaction():
@@ -433,7 +434,7 @@ class Store:
 
     def set_note(self, note: str | None) -> None:
         """Remember something about the origin as a whole."""
-        self._session.do(
+        self.session.do(
             "written", lambda connection: connection.run(sql.SET_ORIGIN_NOTE, note, self.origin)
         )
 
@@ -452,7 +453,7 @@ class Store:
                     connection.run_for_ids(how, several)
 
         if not self.reading:
-            self._session.do("written", mark)
+            self.session.do("written", mark)
 
     def is_ledger_file(self, path: str) -> bool:
         """Return whether a file belongs to the ledger. Such a file must not even be opened.
@@ -470,7 +471,3 @@ class Store:
             return Path(folder or os.curdir).samefile(file.parent)
         except OSError:
             return False
-
-    def give_up(self) -> None:
-        """Stop waiting for a database that does not answer."""
-        self._session.given_up = True

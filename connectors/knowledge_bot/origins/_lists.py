@@ -129,8 +129,7 @@ class _ListedPages(ComparedPages):
         if holds_login(given):
             raise ConfigurationError.of("address", "it holds a login, which is never stored")
         if "://" in given and not is_web_address(given):
-            shown = f"{given} is not an http:// or https:// address"
-            raise ConfigurationError.of("address", shown)
+            raise ConfigurationError.of("address", f"{given} is not an http:// or https:// address")
 
     def _default_name(self) -> str:
         is_address = is_template(self.address) or is_web_address(self.address)

@@ -477,7 +477,8 @@ class _Crawl:
         is_other_spelling = moved.to not in (entry.url, entry.asked_at)
         if address in entry.via or (address == entry.url and not is_other_spelling):
             return "it redirects in a circle"
-        if not self._started and _bare(address) != self._host.removeprefix("www."):
+        bare = site(address).removeprefix("www.")
+        if not self._started and bare != self._host.removeprefix("www."):
             return f"it redirects to another site, {address}; begin there, if that is meant"
         if self._started and site(address) != self._host:
             return f"it redirects to another site, {address}"
@@ -688,11 +689,6 @@ class _Crawl:
                         yield replace(item, partial=hides)
                 elif (own := self._on_site(cleaned(item.url) or "")) and self._takes(own):
                     yield from self._enqueue(own, _Entry(own, 1, address))
-
-
-def _bare(url: str) -> str:
-    """Return the host of an address, which is the same with and without `www.`."""
-    return site(url).removeprefix("www.")
 
 
 def _hashed(url: str) -> int:

@@ -62,6 +62,24 @@ def test_a_run_that_never_reached_the_service_ends_as_its_report_says(
     assert service.pings == []
 
 
+AWAY = "postgresql://127.0.0.1:9/ledgers"
+
+
+def test_a_ledger_that_is_away_is_waited_for_and_that_is_said(run, standing_in, handbook):
+    service = standing_in(collections=["col_1"])
+    wait = ("--ledger", AWAY, "--ledger-wait", "1s")
+    done = run("ingest", "folder", handbook, *wait, *IN_ONE)
+    assert (done.exit_code, done.stderr.count("Waiting: ")) == (3, 1)
+    assert not service.sources
+
+
+def test_a_ledger_that_is_away_is_nothing_to_a_service_that_keeps_the_book(
+    run, standing_in, handbook
+):
+    standing_in(collections=["col_1"], extensions={"sync"})
+    assert run("ingest", "folder", handbook, "--ledger", AWAY, *IN_ONE).exit_code == 0
+
+
 def test_a_dry_run_without_a_key_asks_nobody(run, standing_in, handbook, monkeypatch):
     service = standing_in(collections=["col_1"], extensions={"sync"})
     service.reachable = False

@@ -103,9 +103,11 @@ def away(server, database):
 def test_a_database_that_is_away_at_the_opening_is_waited_for(send, service, server, away):
     back = threading.Timer(1.0, server.start)
     back.start()
-    report = send(texts(3), ledger=Ledger(server.url(away)))
+    reports = []
+    report = send(texts(3), ledger=Ledger(server.url(away)), on_progress=reports.append)
     back.join()
     assert (report.created, report.stopped, len(service.arrived)) == (3, None, 3)
+    assert ([*filter(None, (one.paused for one in reports))] != [], report.paused) == (True, "")
 
 
 @pytest.mark.parametrize("reading", [False, True])
