@@ -164,6 +164,12 @@ def test_what_is_remembered_comes_back_from_a_version_that_stays_short():
         assert Known.of(day) == Known(digest=day, modified=day)
 
 
+@pytest.mark.parametrize(("characters", "is_hollow"), [(299, True), (300, False)])
+def test_only_a_short_page_that_speaks_of_javascript_is_hollow(characters, is_hollow):
+    said = "Please enable JavaScript.".ljust(characters, "x")
+    assert bool(page(f"<script>1</script><p>{said}</p>").hollow) is is_hollow
+
+
 def known(content=None, modified=None, **more) -> Known:
     return Known(content or modified, content, content, modified, **more)
 
