@@ -4,7 +4,8 @@ import json
 import re
 import time
 from collections import Counter
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 from airflow.sdk import Asset, AssetAlias, ObjectStoragePath
@@ -302,6 +303,21 @@ def test_an_answer_that_is_wrong_is_not_outweighed_by_one_that_is_missing(bot):
     failed(checking(), AirflowFailException, "clear the task")
     # Where one wrong answer can be spared, the missing one makes the difference.
     failed(checking(min_pass=0.6), AirflowException, "next try")
+
+
+def test_a_try_after_a_check_that_ended_gets_answers_of_its_own(bot):
+    """With the same keys of idempotency the service would give those of the earlier try."""
+    bot.extensions, bot.announcement = {"idempotency"}, "idempotency=1;lifetime=604800"
+    begun = SimpleNamespace(dag_id="night", run_id="run_1", start_date=datetime.now(UTC))
+    instance = TaskInstance()
+    instance.task_id, instance.map_index = "check", -1
+    given = {"instance": instance, "dag_run": begun, "task_state_store": StateStore()}
+    bot.knows[OPENING["ask"]] = "At ten."
+    with pytest.raises(AirflowFailException):
+        run(checking(), **given)
+    bot.knows[OPENING["ask"]] = RIGHT[OPENING["ask"]]
+    assert run(checking(), **given)["passed"] == 3
+    assert len({one.headers["idempotency-key"] for one in bot.requests}) == 4
 
 
 def test_without_a_store_a_retry_asks_all(bot):
