@@ -265,6 +265,15 @@ def test_what_cannot_be_read_here_is_judged_by_what_the_service_says_of_it(
     assert ("it is a picture" in found["scan.png"].reason) is bool(extensions)
 
 
+def test_of_two_sources_of_a_document_the_newer_one_is_believed(run, tmp_path):
+    (tmp_path / "scan.png").write_bytes(b"\x89PNG")
+    service = searchable(**{"scan.png": "The plan of the garden."})
+    service.fail_source("scan.png")
+    with Client("key", URL, transport=service.transport) as client:
+        client.create_text_source(name="scan.png", collections="col_default", content="x")
+    assert outcomes(run(service, Folder(tmp_path))) == {"scan.png": "unreadable"}
+
+
 def test_what_the_service_wrote_down_is_believed_without_asking(run, folder):
     """A removed source, a restored backup, a scan without text: nobody writes a question."""
     service = MemoryService(bots={"bot_1": {}}, extensions={"sync", "sources"})
