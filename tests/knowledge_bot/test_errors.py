@@ -15,6 +15,7 @@ from knowledge_bot import (
 )
 from knowledge_bot.adapters import require
 from knowledge_bot.errors import MissingExtraError
+from knowledge_bot.ingest import IncompleteIngestionError, Report
 from refusals import refused
 
 
@@ -58,6 +59,14 @@ def test_an_error_survives_pickling_with_all_it_knows(error):
     assert type(copy) is type(error)
     assert str(copy) == str(error)
     assert vars(copy) == vars(error)
+
+
+def test_an_error_of_an_ingestion_that_crossed_as_a_text_counts_nothing():
+    error = IncompleteIngestionError(Report(refused=2), ["col_1"])
+    again = IncompleteIngestionError(str(error))
+    assert str(again) == str(error)
+    assert set(error.report.counts.values()) == {0, 2}
+    assert set(again.report.counts.values()) == {0}
 
 
 def test_a_wrong_argument_is_named():
