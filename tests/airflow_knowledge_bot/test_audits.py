@@ -1,7 +1,7 @@
 """The audit in a task: what is handed on, which failures are for good, and the outlets' extra."""
 
 import pytest
-from airflow.sdk import Asset
+from airflow.sdk import Asset, BaseHook
 from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from airflow_knowledge_bot._compat import AirflowFailException
@@ -94,6 +94,17 @@ def test_origin_and_bot_are_templates_and_items_may_be_given(bot, folder):
     assert operator.execute({"ti": TaskInstance()})["total"] == 2
     given = auditing(folder, origin=[{"name": "opening", "content": OPENS}])
     assert given.execute({"ti": TaskInstance()})["total"] == 1
+
+
+def test_a_connection_that_the_items_ask_for_is_not_taken_for_the_tasks_own(bot, folder):
+    def items():
+        yield {"name": "opening", "content": OPENS}
+        BaseHook.get_connection("of_the_shop")
+
+    bot(OPENS)
+    with pytest.raises(AirflowFailException, match="of_the_shop") as failed:
+        auditing(folder, origin=items).execute({"ti": TaskInstance()})
+    assert "knowledge_bot_conn_id" not in str(failed.value)
 
 
 @pytest.mark.parametrize(

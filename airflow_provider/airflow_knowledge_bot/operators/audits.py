@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 from airflow_knowledge_bot._compat import AirflowFailException
-from airflow_knowledge_bot.operators.ingest import OriginTask
+from airflow_knowledge_bot.operators.ingest import OriginTask, connections_of_items
 from airflow_knowledge_bot.tasks import brief, check_filled, check_number, hand_on
 
 if TYPE_CHECKING:
@@ -88,8 +88,8 @@ class KnowledgeBotAuditOperator(OriginTask):
         with self._service({"bot_id": self.bot_id}) as hook:
             bot_id = hook.settings.default("bot_id", self.bot_id)
             check_filled(bot_id=bot_id)
-            origin = self._origin(context)
-            with hook.get_conn() as client:
+            with hook.get_conn() as client, connections_of_items():
+                origin = self._origin(context)
                 by_search = "passages" in client.extensions()
                 price = "by search" if by_search else "each time leaves a conversation"
 

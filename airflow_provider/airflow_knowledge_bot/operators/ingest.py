@@ -311,7 +311,7 @@ class KnowledgeBotIngestOperator(OriginTask):
             if self.ledger_conn_id is not None:
                 check_filled(ledger_conn_id=self.ledger_conn_id)
                 ledger = KnowledgeBotLedgerHook(self.ledger_conn_id).get_conn()
-            with hook.get_conn() as client, _connections_of_items():
+            with hook.get_conn() as client, connections_of_items():
                 origin = self._origin(context)
                 route = client.base_url, tuple(sorted(collections)), origin.name
                 tries = RunCounts(context, ledger, route)
@@ -393,14 +393,14 @@ class KnowledgeBotIngestOperator(OriginTask):
 
 
 @contextmanager
-def _connections_of_items() -> Iterator[None]:
+def connections_of_items() -> Iterator[None]:
     """Fail with an error of its own where a function asks for a connection that is missing."""
     try:
         yield
     except AirflowNotFoundException as error:
         raise AirflowFailException(
             f"The code that yields the items asks for a connection that does not exist: "
-            f"{str(error).rstrip('. ')}. The items before it were sent."
+            f"{str(error).rstrip('. ')}. The items before it were taken."
         ) from error
 
 
