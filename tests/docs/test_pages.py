@@ -10,7 +10,7 @@ import pytest
 
 from docs.names import PUBLIC
 from docs.pages import DOCS, PAGES, ROOT, anchors, name_of, prose
-from docs.parts import PART, PARTS, contexts_of, with_parts
+from docs.parts import PART, PARTS, contexts_of, results, with_parts
 from docs.pictures import PICTURES, dot_of, file_of, mark_of
 from knowledge_bot.cli.kbot import main
 
@@ -55,6 +55,13 @@ def test_a_program_that_a_page_names_can_be_run():
 def test_what_programs_say_stands_on_one_page_each():
     named = [name for page in PAGES for name in PART.findall(page.read_text(encoding="utf-8"))]
     assert sorted(named) == sorted(PARTS)
+
+
+def test_the_page_of_figures_says_why_a_bound_is_missed():
+    _, _, reasons = (DOCS / "figures.md").read_text(encoding="utf-8").partition("\n## What misses ")
+    rows = [row for topic in results().values() for row in topic["figures"]]
+    missed = {row["name"] for row in rows if row["kept"] is False}
+    assert missed - set(re.findall(r"`([^`]+)`", reasons)) == set()
 
 
 def test_the_module_of_every_public_name_is_in_the_reference():
