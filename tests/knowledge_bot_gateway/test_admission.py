@@ -96,6 +96,15 @@ def test_a_huge_body_is_refused_before_it_is_kept(start, service, chunked):
     assert asked(service) == []
 
 
+@pytest.mark.parametrize(("size", "status"), [(10_000, 200), (10_001, 413)])
+def test_a_body_may_be_as_large_as_the_limit(start, size, status):
+    http = start(admission={"most_bytes": 10_000})
+    asking = {"model": "bot_guide", "messages": [{"role": "user", "content": "Who opens?"}]}
+    headers = {**HEADERS, "Content-Type": "application/json"}
+    body = json.dumps(asking).ljust(size)
+    assert http.post(CHAT, content=body, headers=headers).status_code == status
+
+
 def test_a_client_that_sends_all_of_a_huge_body_first_reads_why_it_is_refused(service):
     """Where the connection was closed before, it saw a reset."""
     body = b'{"model": "' + b"x" * 5 * 1024 * 1024 + b'"}'
