@@ -7,7 +7,7 @@ import time
 import pytest
 
 from ingest_texts import texts
-from knowledge_bot import ConnectionFailedError, Delivery
+from knowledge_bot import ConnectionFailedError, Delivery, UnexpectedResponseError
 from knowledge_bot.ingest import Stop
 from knowledge_bot.ingest._pressure import Judge, Outage, Pressure
 from scripted_server import answer
@@ -22,6 +22,13 @@ def test_what_only_a_person_can_mend_ends_a_run_at_once(may_pass):
     decision = judge.failed(away, time.monotonic(), 1, 0, keyed=False)
     assert decision.kind == "undelivered"
     assert (decision.stop is None, decision.retry_in is not None) == (may_pass, may_pass)
+
+
+def test_the_third_odd_answer_in_a_row_ends_a_run_and_not_one_fewer():
+    judge = Judge(Pressure(8, None, Outage(None, None)), repeatable=False)
+    odd = UnexpectedResponseError("odd", status_code=200, body=b"<html>")
+    stops = [judge.failed(odd, time.monotonic(), 1, 0, keyed=False).stop for _ in range(3)]
+    assert [stop is None for stop in stops] == [True, True, False]
 
 
 ANSWERS = {
