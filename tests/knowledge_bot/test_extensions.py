@@ -535,11 +535,11 @@ def test_nothing_is_deleted_without_an_api_key(call, keyed):
 
 def test_passages_are_found(call):
     service = announcing("passages=1", (200, {"value": {"data": [passage(1)]}}))
-    (found,) = call(lambda c: c.search("When?", collections=["col_1", "col_2"], limit=3), service)
+    (found,) = call(lambda c: c.search("When?", collections=["col_1", "col_2"], limit=40), service)
     assert (found.id, found.text, found.score, found.name) == ("pas_1", "Passage 1.", 1.0, "1.md")
     (request,) = service.requests
     assert (request.method, request.path) == ("POST", "/search")
-    assert request.value == {"query": "When?", "limit": 3, "collections": ["col_1", "col_2"]}
+    assert request.value == {"query": "When?", "limit": 40, "collections": ["col_1", "col_2"]}
     assert "idempotency-key" not in request.headers
 
 

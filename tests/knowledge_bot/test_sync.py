@@ -198,6 +198,17 @@ def test_what_no_service_takes_is_not_sent(service, named, use):
     assert service.requests == []
 
 
+def test_what_is_as_long_as_may_be_is_taken(service):
+    longest = {"key": "x" * 2048, "origin": "x" * 2048, "version": "é" * 1024, "digest": "x" * 128}
+    client, origin = client_of(service), longest.pop("origin")
+    client.put_text_source(**{"content": "c", **ITEM, **longest, "origin": origin})
+    (entry,) = client.list_entries(origin)
+    assert {name: getattr(entry, name) for name in longest} == longest
+    client.complete_origin(origin, "r", limit=1, note="é" * 2048)
+    assert client.compare_origin(origin).note == "é" * 2048
+    assert client.overlapping_origins("o", ["other"] * 500, "col_default") == []
+
+
 @pytest.mark.parametrize("use", CALLS)
 def test_what_is_not_announced_is_not_sent(call, use):
     service = MemoryService(extensions={"sources"})

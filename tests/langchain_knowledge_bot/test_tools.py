@@ -66,6 +66,10 @@ def test_options_that_no_agent_can_use_are_refused_when_the_tool_is_made(fields,
         KnowledgeBotTool(**{"bot_id": "bot_1", **fields, **options})
 
 
+def test_a_tool_s_name_may_be_as_long_as_models_take(fields):
+    assert KnowledgeBotTool(bot_id="bot_1", name="x" * 64, **fields).name == "x" * 64
+
+
 def test_the_answer_alone_is_given_where_it_is_wanted_alone(invoke, fields):
     tool = KnowledgeBotTool(bot_id="bot_1", response_format="content", **fields)
     message = invoke(tool, CALL)

@@ -360,12 +360,12 @@ def test_moved(kit: Kit) -> None:
 
 def test_few(kit: Kit) -> None:
     """A few that are surely missing are removed at once, others when a second run misses them."""
-    origin, keys = filled(kit, 6)
-    decided(complete(kit, origin, missing(keys[:2]) + missing(keys[2:3], sure=False)), 2, 1, 0)
-    assert [*entries(kit, origin)] == keys[2:]
+    origin, keys = filled(kit, 8)
+    decided(complete(kit, origin, missing(keys[:4]) + missing(keys[4:5], sure=False)), 4, 1, 0)
+    assert [*entries(kit, origin)] == keys[4:]
     decided(complete(kit, origin, []), 0, 0, 0)  # it is back
-    decided(complete(kit, origin, missing(keys[2:3], sure=False)), 0, 1, 0)
-    decided(complete(kit, origin, missing(keys[2:3], sure=False)), 1, 0, 0)
+    decided(complete(kit, origin, missing(keys[4:5], sure=False)), 0, 1, 0)
+    decided(complete(kit, origin, missing(keys[4:5], sure=False)), 1, 0, 0)
     has(sums(kit, origin), count=3)
 
 
