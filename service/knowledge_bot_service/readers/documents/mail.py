@@ -2,11 +2,11 @@
 
 import email.policy
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from email.header import decode_header, make_header
 from email.message import EmailMessage, MIMEPart
-from typing import IO, TYPE_CHECKING, Final, cast
+from typing import IO, TYPE_CHECKING, Final, TypeVar, cast
 
 from knowledge_bot_service.readers.analyzer.blocks import Block
 from knowledge_bot_service.readers.documents.document import ExtractionError, ParsedDocument, Read
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from oxmsg import Message
     from oxmsg.attachment import Attachment
     from oxmsg.storage import Storage
+
+T = TypeVar("T")
 
 
 def read_mail(data: bytes, read: Read) -> ParsedDocument:
@@ -104,11 +106,18 @@ def _message(message: EmailMessage, read: Read, warnings: list[str]) -> Iterator
     else:
         yield from read_text(text)
     attachments = [part for part in message.walk() if _is_attached(part)]
-    for part in attachments[:_MAX_ATTACHMENTS]:
+    for part in _first(attachments, warnings):
         name = part.get_filename() or ""
         if part.get_content_type() == "message/rfc822":
             name = name or "message.eml"
         yield from _attachment(read, _payload(part), name, part.get_content_type(), warnings)
+
+
+def _first(attachments: Sequence[T], warnings: list[str]) -> Sequence[T]:
+    """Return the attachments that are read, and tell of the others."""
+    if len(attachments) > _MAX_ATTACHMENTS:
+        warnings.append(f"of {len(attachments)} attachments the first {_MAX_ATTACHMENTS} are read")
+    return attachments[:_MAX_ATTACHMENTS]
 
 
 def _is_attached(part: EmailMessage) -> bool:
@@ -178,7 +187,7 @@ def _outlook(
         yield from _read(read, page, "page.html", "text/html", warnings)
     else:
         yield from read_text(tidy(text))
-    for one in message.attachments[:_MAX_ATTACHMENTS]:
+    for one in _first(message.attachments, warnings):
         name = one.file_name or ""
         for storage in _messages(one) if depth < _MAX_DEPTH else ():
             yield from _outlook(_inside(storage), read, warnings, depth + 1)
