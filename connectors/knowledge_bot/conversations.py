@@ -479,9 +479,9 @@ class Conversations:
             _logger.warning("The turn in %s is not given back: %s", conversation_id, failure)
 
     def _cut(self, answer: str) -> str:
-        for end in filter(None, [self.stop] if isinstance(self.stop, str) else self.stop):
-            answer = answer.partition(end)[0]
-        return answer
+        stop = filter(None, [self.stop] if isinstance(self.stop, str) else self.stop)
+        ends = (at for at in map(answer.find, stop) if at >= 0)
+        return answer[: min(ends, default=len(answer))]
 
     def _digest_of(self, bot_id: str, messages: Sequence[Said]) -> str:
         """Return a digest of a bot's list that begins with one of the caller."""

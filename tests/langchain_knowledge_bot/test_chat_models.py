@@ -124,6 +124,7 @@ def test_the_answer_is_cut_before_a_stop_word(invoke, fields):
     assert invoke(bot, "two", stop=[" 2"]).content == "<answer"
     assert invoke(bot, "two", stop=" of").content == "<answer 3>"
     assert [chunk.content for chunk in bot.stream("three")] == ["<answer 4>"]
+    assert invoke(bot, "four", stop=[" of", "> o"]).content == "<answer 5"
 
 
 @pytest.mark.parametrize("given", ["fields", "client"])
