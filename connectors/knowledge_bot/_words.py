@@ -18,10 +18,6 @@ OPTIONS = {
 """How the options of a run are given in Python."""
 
 
-def _option_in_python(option: str) -> str:
-    return OPTIONS[option]
-
-
 @dataclass(frozen=True, slots=True)
 class Words:
     """What advice calls the things that a person can change, for whoever reads it.
@@ -43,7 +39,7 @@ class Words:
     base_url: str = "base_url"
     verify: str = "verify= or SSL_CERT_FILE"
     lists: Callable[[str], str] = _in_python
-    option: Callable[[str], str] = _option_in_python
+    option: Callable[[str], str] = OPTIONS.__getitem__
 
     def __call__(self, advice: str) -> str:
         """Return an advice in these words."""
