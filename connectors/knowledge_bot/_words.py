@@ -18,6 +18,11 @@ OPTIONS = {
 """How the options of a run are given in Python."""
 
 
+# A function, as above: settings that were pickled equal their first, and bound methods would not.
+def _option_in_python(option: str) -> str:
+    return OPTIONS[option]
+
+
 @dataclass(frozen=True, slots=True)
 class Words:
     """What advice calls the things that a person can change, for whoever reads it.
@@ -39,7 +44,7 @@ class Words:
     base_url: str = "base_url"
     verify: str = "verify= or SSL_CERT_FILE"
     lists: Callable[[str], str] = _in_python
-    option: Callable[[str], str] = OPTIONS.__getitem__
+    option: Callable[[str], str] = _option_in_python
 
     def __call__(self, advice: str) -> str:
         """Return an advice in these words."""
